@@ -1,0 +1,42 @@
+# The whole workflow. Each target does its own set-up and can be run again.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TYPES  := build/types
+PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction
+
+.PHONY: help setup demo test test-docker check format bench clean
+
+help:  ## the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml _version.py
+	@echo "==> installing keyorder and its tools into $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --upgrade pip
+	@$(BIN)/pip install --quiet --progress-bar on --editable '.[dev]'
+	@touch $@
+
+setup: $(STAMP)  ## the virtual environment
+
+demo: $(STAMP)  ## grow a topic under load on an embedded real Kafka: the stock client breaks order, keyorder does not
+	@$(BIN)/keyorder demo
+
+test: $(STAMP)  ## every test, on real brokers started for the run
+	@$(BIN)/python -Im pytest tests -m "not docker"
+
+test-docker: $(STAMP)  ## the broker tests again, on containers of a Docker engine
+	@$(BIN)/python -Im pytest tests -m "docker or kafka" --kafka-supplier=docker
+
+check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	@mkdir -p $(TYPES) && ln -sfn ../.. $(TYPES)/keyorder
+	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
+	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker"
+
+format: $(STAMP)  ## rewrite the code in the house's format
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+clean:  ## forget everything that was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

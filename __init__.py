@@ -1,0 +1,48 @@
+"""keyorder: every key in order while a Kafka topic's partition count grows and shrinks.
+
+The public names are resolved on first use, so that `import keyorder` loads no Kafka client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._version import __version__
+    from .connector.admin import TopicAdmin
+    from .connector.consumer import OrderedConsumer
+    from .connector.listener import KeyRebalanceListener
+    from .connector.producer import OrderedProducer
+    from .partitioner.errors import KeyorderError
+    from .partitioner.layout import Layout
+
+__all__ = [
+    "KeyRebalanceListener",
+    "KeyorderError",
+    "Layout",
+    "OrderedConsumer",
+    "OrderedProducer",
+    "TopicAdmin",
+    "__version__",
+]
+
+_HOME_OF = {
+    "KeyRebalanceListener": ".connector.listener",
+    "KeyorderError": ".partitioner.errors",
+    "Layout": ".partitioner.layout",
+    "OrderedConsumer": ".connector.consumer",
+    "OrderedProducer": ".connector.producer",
+    "TopicAdmin": ".connector.admin",
+    "__version__": "._version",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'keyorder' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name], "keyorder"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Version compaction (KIP-280) on a stock cluster."""

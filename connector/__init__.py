@@ -1,0 +1,1 @@
+"""The Kafka edge: control topics, controller, producer, consumer, admin, command line."""

@@ -1,0 +1,1 @@
+"""The demo: the same load through stock clients and through keyorder while the topic grows."""

@@ -1,0 +1,1 @@
+"""The history checker: recorded events in, named anomalies out."""
