@@ -1,0 +1,108 @@
+"""Routing by table: what a writer or reader has to know of a key, found with one hash.
+
+A key's home under every epoch of a timeline depends on `hash % period` alone, `period` being the largest of the
+epochs' periods. So all is worked out once per slot and timeline, on first use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import murmur2
+
+from .layout import Layout
+from .timeline import ChangePhase, Timeline
+
+HINT_HEADER = "keyorder-epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """At `epoch` the slot's keys went from partition `origin` to partition `home`."""
+
+    epoch: int
+    origin: int
+    home: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one slot's keys do.
+
+    home: where they are written now. hint: the epoch in which they came there, 0 if they never moved.
+    header: the value of the hint header, None without a hint. moves: all their moves, oldest first.
+    next_home: their home after the open change; equal to `home` unless they are moving.
+    """
+
+    home: int
+    hint: int
+    header: bytes | None
+    moves: tuple[Move, ...]
+    next_home: int
+
+    @property
+    def moving(self) -> bool:
+        """Whether the open change, if there is one, gives these keys another home."""
+        return self.home != self.next_home
+
+
+class Routing:
+    """The routes of one timeline. Immutable to its user; make a new one for a new timeline."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._layouts = [(epoch.number, timeline.layout_of(epoch)) for epoch in timeline.epochs]
+        change = timeline.change
+        self.preparing = change is not None and change.phase is ChangePhase.PREPARE
+        self._next = (
+            Layout(timeline.initial, change.count) if change is not None and self.preparing else timeline.layout
+        )
+        self._epochs = {epoch.number: epoch for epoch in timeline.epochs}
+        self.period = max(self._next.period, *(layout.period for _, layout in self._layouts))
+        self._routes: list[Route | None] = [None] * self.period
+
+    def of(self, key: bytes) -> Route:
+        """The route of a key, by its bytes."""
+        slot: int = murmur2(key, self.period)
+        return self._routes[slot] or self._work_out(slot)
+
+    def _work_out(self, slot: int) -> Route:
+        home = self._layouts[0][1].home_of_hash(slot)
+        moves: list[Move] = []
+        for number, layout in self._layouts[1:]:
+            after = layout.home_of_hash(slot)
+            if after != home:
+                moves.append(Move(number, home, after))
+                home = after
+        hint = moves[-1].epoch if moves else 0
+        header = str(hint).encode() if hint else None
+        route = Route(home, hint, header, tuple(moves), self._next.home_of_hash(slot))
+        self._routes[slot] = route
+        return route
+
+    def is_stray(self, key: bytes, partition: int, offset: int) -> bool:
+        """Whether a record of `key` at this place was written against the timeline (late or foreign writer).
+
+        It belongs where it is if `partition` was the key's home, the record lies at or above the cut at which the key
+        came (if it did), and below the cut at which it left (if it did).
+        """
+        route = self.of(key)
+        home = route.moves[0].origin if route.moves else route.home
+        since = 0
+        for move in route.moves:
+            epoch = self._epochs[move.epoch]
+            if home == partition and since <= offset < epoch.ends[partition]:
+                return False
+            home, since = move.home, epoch.begins[move.home]
+        return home != partition or offset < since
+
+
+def parse_hint(value: bytes | str | None) -> int | None:
+    """The epoch of a hint header, or None for anything that is not one: a hint is data from anybody."""
+    if value is None:
+        return None
+    try:
+        text = value.decode() if isinstance(value, bytes) else value
+        return int(text) if text.isdigit() and len(text) <= 10 else None
+    except UnicodeDecodeError:
+        return None

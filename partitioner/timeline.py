@@ -1,0 +1,161 @@
+"""The timeline of a topic: its committed epochs and the offsets at which each one cut the partitions.
+
+Everywhere in keyorder an *offset* is the next one to read, and every cut is exclusive: a record at offset `o` lies
+before a cut `c` when `o < c`. Each epoch after the first carries two maps (KIP-253's thresholds):
+
+- `ends[q]`, for each partition that keys leave: every record of a leaving key written earlier lies below it;
+- `begins[p]`, for each partition that keys enter: every record of an entering key written under it lies at or above.
+
+Only committed epochs appear. The number of an attempt that was given up is spent and appears nowhere, so "the epoch
+before e" always means the committed one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import pairwise
+
+from .errors import IdentityMismatchError, LayoutError, TimelineRegressionError
+from .layout import Layout
+
+DEFAULT_VIEW_AGE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One committed layout. `number` grows strictly, with holes; `committed_at_ms` is for people, never for decisions."""
+
+    number: int
+    count: int
+    ends: Mapping[int, int] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
+    committed_at_ms: int = 0
+
+
+class ChangePhase(str, Enum):
+    """How far an open change is. PLAN asks writers to show that they live; PREPARE makes them hold moving keys."""
+
+    PLAN = "PLAN"
+    PREPARE = "PREPARE"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChange:
+    """An attempt at a change that is neither committed nor given up. `epoch` is the number it would commit."""
+
+    epoch: int
+    count: int
+    phase: ChangePhase
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All that the control topic says about one topic.
+
+    topic_id, cluster_id: a mismatch means another topic of the same name, or another cluster.
+    initial: the lowest partition count, and the base of the linear hashing.
+    epochs: at least one; the first is the adoption, without cuts.
+    last_number: the highest epoch number ever used, given-up attempts included.
+    ordered: `enable.ordered.delivery`; off means no gates, never another routing.
+    view_age_s: T, the longest that a reader may go without a look at the control topic's end.
+    settings: further per-topic settings by their dotted names.
+    """
+
+    topic: str
+    topic_id: str
+    cluster_id: str
+    initial: int
+    epochs: tuple[Epoch, ...]
+    last_number: int = 0
+    ordered: bool = True
+    view_age_s: float = DEFAULT_VIEW_AGE_S
+    settings: Mapping[str, str] = field(default_factory=dict)
+    change: OpenChange | None = None
+
+    def __post_init__(self) -> None:
+        if not self.epochs:
+            raise LayoutError(f"the timeline of {self.topic!r} has no epoch")
+        numbers = [e.number for e in self.epochs]
+        if any(b <= a for a, b in pairwise(numbers)):
+            raise TimelineRegressionError(f"the epochs of {self.topic!r} do not grow: {numbers}")
+        if self.last_number < numbers[-1]:
+            object.__setattr__(self, "last_number", numbers[-1])
+        for before, after in pairwise(self.epochs):
+            _check_cuts(self.topic, self.initial, before, after)
+
+    @property
+    def newest(self) -> Epoch:
+        """The epoch in force for writers."""
+        return self.epochs[-1]
+
+    @property
+    def layout(self) -> Layout:
+        """The layout in force for writers."""
+        return Layout(self.initial, self.newest.count)
+
+    @property
+    def highest_count(self) -> int:
+        """The highest count that any epoch had: how many partitions may hold records."""
+        return max(e.count for e in self.epochs)
+
+    def layout_of(self, epoch: Epoch) -> Layout:
+        """The layout of one of the epochs."""
+        return Layout(self.initial, epoch.count)
+
+    def opened(self, count: int, phase: ChangePhase, attempt: int = 1) -> Timeline:
+        """This timeline with a new attempt open, under the next unused number."""
+        number = self.last_number + 1
+        return replace(self, last_number=number, change=OpenChange(number, count, phase, attempt))
+
+    def prepared(self) -> Timeline:
+        """This timeline with the open attempt moved from PLAN to PREPARE."""
+        if self.change is None or self.change.phase is not ChangePhase.PLAN:
+            raise LayoutError(f"{self.topic!r}: only a planned change can be prepared, not {self.change}")
+        return replace(self, change=replace(self.change, phase=ChangePhase.PREPARE))
+
+    def given_up(self) -> Timeline:
+        """This timeline with the open attempt dropped; its number stays spent."""
+        return replace(self, change=None)
+
+    def committed(self, ends: Mapping[int, int], begins: Mapping[int, int], at_ms: int = 0) -> Timeline:
+        """This timeline with the prepared attempt as its newest epoch, copy-check-apply-check."""
+        if self.change is None or self.change.phase is not ChangePhase.PREPARE:
+            raise LayoutError(f"{self.topic!r}: only a prepared change can be committed, not {self.change}")
+        epoch = Epoch(self.change.epoch, self.change.count, dict(ends), dict(begins), at_ms)
+        return replace(self, epochs=(*self.epochs, epoch), change=None)
+
+    def check_successor(self, newer: Timeline) -> None:
+        """Stop unless `newer` can follow this one.
+
+        Raises IdentityMismatchError for another topic or cluster, TimelineRegressionError when committed epochs
+        changed or vanished: both mean that the control topic was lost, truncated or rewritten.
+        """
+        for what in ("topic_id", "cluster_id"):
+            mine, theirs = getattr(self, what), getattr(newer, what)
+            if mine != theirs:
+                raise IdentityMismatchError(self.topic, what, mine, theirs)
+        known = len(self.epochs)
+        went_back = newer.epochs[:known] != self.epochs or newer.last_number < self.last_number
+        if went_back or newer.initial != self.initial:
+            raise TimelineRegressionError(
+                f"the timeline of {self.topic!r} went from epoch {self.newest.number} (last used {self.last_number}) to "
+                f"epoch {newer.newest.number} (last used {newer.last_number}), initial {self.initial} to {newer.initial}: "
+                "the control topic was lost, truncated or rewritten; nothing is sent or delivered until it is restored"
+            )
+
+
+def crossings(initial: int, before: int, after: int) -> list[tuple[int, int]]:
+    """Each (q, p) between which keys move when the count goes from `before` to `after`."""
+    return list(Layout(initial, before).moves_to(Layout(initial, after)))
+
+
+def _check_cuts(topic: str, initial: int, before: Epoch, after: Epoch) -> None:
+    moves = crossings(initial, before.count, after.count)
+    if {q for q, _ in moves} != set(after.ends) or {p for _, p in moves} != set(after.begins):
+        raise TimelineRegressionError(
+            f"epoch {after.number} of {topic!r} ({before.count} -> {after.count} partitions) lacks cuts: "
+            f"ends {dict(after.ends)}, begins {dict(after.begins)}"
+        )
