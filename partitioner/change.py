@@ -300,6 +300,10 @@ class ChangeMachine:
             return self._abort(WriterLateError(self.topic, self.late, now - self._began) if out_of_time else None)
         return []
 
+    def _cutting(self, _: Event, now: float) -> list[Action]:
+        """No leader answered yet; the held records do not wait for ever."""
+        return self._abort(None) if now >= self._deadline else []
+
     def _cut(self, event: CutsRead, now: float) -> list[Action]:
         """`ends` = max(high watermark, what READY reports); a watermark below that is truncation: stop and alarm."""
         assert self.timeline is not None
@@ -356,7 +360,9 @@ _TRANSITIONS: dict[tuple[Phase, type], Callable[[ChangeMachine, Any, float], lis
     (Phase.COMMITTING, TimelineVisible): ChangeMachine._committed,
     (Phase.ABORTING, TimelineVisible): ChangeMachine._aborted,
 }
-for _phase in (Phase.PREPARING, Phase.CUTTING, Phase.COMMITTING, Phase.ABORTING):
+_TRANSITIONS[Phase.CUTTING, WritersRead] = ChangeMachine._cutting
+_TRANSITIONS[Phase.CUTTING, WritersLooked] = ChangeMachine._cutting
+for _phase in (Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.ABORTING):
     _TRANSITIONS[_phase, WritersRead] = ChangeMachine._late_news
     _TRANSITIONS[_phase, WritersLooked] = ChangeMachine._late_news
 

@@ -69,6 +69,12 @@ class TopicSending(Generic[R]):
         """Whether a PREPARE is open: moving keys wait."""
         return self.routing.preparing
 
+    @property
+    def answered(self) -> bool:
+        """Whether READY was said for the open attempt, or there is none."""
+        change = self.timeline.change
+        return not self.preparing or change is None or self._ready_for == change.epoch
+
     def apply(self, timeline: Timeline) -> bool:
         """Take in a newer timeline. True when something changed for sending.
 

@@ -127,16 +127,19 @@ class Timeline:
         epoch = Epoch(self.change.epoch, self.change.count, dict(ends), dict(begins), at_ms)
         return replace(self, epochs=(*self.epochs, epoch), change=None)
 
+    def check_identity(self, topic_id: str, cluster_id: str) -> None:
+        """Stop unless this timeline was made for that topic of that cluster. Raises IdentityMismatchError."""
+        for what, mine, theirs in (("topic_id", self.topic_id, topic_id), ("cluster_id", self.cluster_id, cluster_id)):
+            if mine != theirs:
+                raise IdentityMismatchError(self.topic, what, mine, theirs)
+
     def check_successor(self, newer: Timeline) -> None:
         """Stop unless `newer` can follow this one.
 
         Raises IdentityMismatchError for another topic or cluster, TimelineRegressionError when committed epochs
         changed or vanished: both mean that the control topic was lost, truncated or rewritten.
         """
-        for what in ("topic_id", "cluster_id"):
-            mine, theirs = getattr(self, what), getattr(newer, what)
-            if mine != theirs:
-                raise IdentityMismatchError(self.topic, what, mine, theirs)
+        self.check_identity(newer.topic_id, newer.cluster_id)
         known = len(self.epochs)
         went_back = newer.epochs[:known] != self.epochs or newer.last_number < self.last_number
         if went_back or newer.initial != self.initial:

@@ -1,0 +1,266 @@
+"""TopicAdmin: topics under management, and their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
+
+from ..partitioner.change import ChangeTerms
+from ..partitioner.errors import (
+    BrokerUnreachableError,
+    ConfigError,
+    CountError,
+    LayoutError,
+    UnmanagedTopicError,
+)
+from ..partitioner.layout import Layout
+from ..partitioner.members import WriterSet
+from ..partitioner.records import Lease, Ready
+from ..partitioner.timeline import Epoch, OpenChange, Timeline
+from . import clock
+from .config import connection_of, split
+from .control_reader import ControlReader, readable
+from .control_topics import all_writer_slots, ensure, existing, timeline_slot
+from .controller import Change, Progress, TopologyController
+from .kafka_errors import translate
+from .metadata import identify, wait_for_partitions
+from .timeline_writer import TimelineWriter, UnknownResultError
+
+
+@dataclass(frozen=True, slots=True)
+class WriterDescription:
+    """A live writer: its id, its incarnation, the topics that it writes."""
+
+    writer: str
+    incarnation: int
+    topics: tuple[str, ...]
+    transactional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """What is known of a managed topic.
+
+    layout: initial and active count. partitions: how many exist physically, retired ones included.
+    epochs: every committed layout with its cuts. change: the open attempt, if there is one.
+    """
+
+    topic: str
+    topic_id: str
+    layout: Layout
+    partitions: int
+    ordered: bool
+    epochs: tuple[Epoch, ...]
+    change: OpenChange | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    writers: tuple[WriterDescription, ...] = ()
+
+
+class TopicAdmin:
+    """Creates, adopts, describes and resizes topics.
+
+    config: one dict of dotted names, as for confluent-kafka's AdminClient; `bootstrap.servers` is required.
+    progress: called with the name of each step of a change.
+
+    Raises ConfigError for a missing or unknown setting.
+    """
+
+    def __init__(self, config: Mapping[str, Any], progress: Progress | None = None) -> None:
+        _, theirs = split(config, {}, "a TopicAdmin")
+        self._config = theirs
+        self._bootstrap = str(theirs.get("bootstrap.servers"))
+        self._admin = AdminClient(connection_of(theirs))
+        self._progress = progress
+
+    def __enter__(self) -> TopicAdmin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is kept open between calls; here so that it can be used like any client."""
+
+    def create(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        initial_partition_count: int | None = None,
+        timeout: float = 30.0,
+    ) -> TopicDescription:
+        """Create a topic and bring it under management at once.
+
+        replication_factor: the cluster's default when None. config: the topic's; `enable.ordered.delivery`,
+        `compaction.strategy` and `compaction.strategy.header` are kept in the control topic, the rest goes to Kafka.
+        initial_partition_count: the lowest count it may ever have; `partitions` when None.
+
+        Raises LayoutError, ConfigError, NotAuthorizedError, BrokerUnreachableError, KafkaOperationError (it exists).
+        """
+        initial = partitions if initial_partition_count is None else initial_partition_count
+        layout = Layout(initial, partitions)
+        ours, theirs = _split_topic_config(config or {})
+        ensure(self._admin, self._bootstrap, timeout)
+        wanted = NewTopic(topic, partitions, replication_factor if replication_factor else -1, config=theirs)
+        try:
+            self._admin.create_topics([wanted], operation_timeout=timeout)[topic].result(timeout)
+        except KafkaException as raised:
+            raise translate(raised.args[0], "create", f"topic {topic}", self._bootstrap) from raised
+        except TimeoutError as raised:
+            raise BrokerUnreachableError(self._bootstrap, f"create topic {topic}") from raised
+        wait_for_partitions(self._admin, topic, partitions, self._bootstrap, timeout)
+        self._adopt(topic, layout, ours, timeout)
+        return self.describe(topic)
+
+    def adopt(self, topic: str, timeout: float = 30.0) -> TopicDescription:
+        """Bring an existing topic under management at its present count. Does nothing when it is already.
+
+        Raises TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+        """
+        identify(self._admin, topic, self._bootstrap, timeout)
+        ensure(self._admin, self._bootstrap, timeout)
+        self._adopt(topic, None, {}, timeout)
+        return self.describe(topic)
+
+    def expand(self, topic: str, count: int, timeout: float = 120.0) -> Change:
+        """Grow to `count` partitions. The same call again resumes a killed change.
+
+        timeout: seconds until it is given up, with the layout as it was. Raises CountError for a count below the
+        present one, UnmanagedTopicError, WriterLateError, TruncationError, ControllerFencedError and Kafka's own.
+        """
+        timeline = self.timeline(topic)
+        if count < timeline.newest.count:
+            raise CountError(topic, timeline.newest.count, count, "expand only grows, use shrink for a lower count")
+        return TopologyController(self._config, topic, self._progress).change(count, ChangeTerms(timeout=timeout))
+
+    def timeline(self, topic: str) -> Timeline:
+        """The topic's timeline as it is now.
+
+        Raises UnmanagedTopicError, TopicNotFoundError, IdentityMismatchError (deleted and created again).
+        """
+        identity = identify(self._admin, topic, self._bootstrap)
+        timeline = self.managed(topic)
+        if timeline is None:
+            raise UnmanagedTopicError(topic)
+        timeline.check_identity(identity.topic_id, identity.cluster_id)
+        return timeline
+
+    def managed(self, topic: str) -> Timeline | None:
+        """The topic's timeline, or None when it has none."""
+        if not existing(self._admin, self._bootstrap):
+            return None
+        newest: Timeline | None = None
+        for message in readable(self._config, [timeline_slot(topic)], 15.0):
+            if isinstance(message.record, Timeline) and message.record.topic == topic:
+                newest = message.record
+        return newest
+
+    def topics(self) -> dict[str, Timeline]:
+        """Every managed topic by name."""
+        if not existing(self._admin, self._bootstrap):
+            return {}
+        slots = [(timeline_slot("")[0], p) for p in range(len(all_writer_slots()))]
+        records = (message.record for message in readable(self._config, slots, 15.0))
+        return {r.topic: r for r in records if isinstance(r, Timeline)}
+
+    def describe(self, topic: str) -> TopicDescription:
+        """The topic as it is now. Raises as `timeline`."""
+        timeline = self.timeline(topic)
+        identity = identify(self._admin, topic, self._bootstrap)
+        return TopicDescription(
+            topic=topic,
+            topic_id=timeline.topic_id,
+            layout=timeline.layout,
+            partitions=identity.partitions,
+            ordered=timeline.ordered,
+            epochs=timeline.epochs,
+            change=timeline.change,
+            settings=dict(timeline.settings),
+            writers=tuple(self._writers(topic)),
+        )
+
+    def _writers(self, topic: str) -> list[WriterDescription]:
+        members = WriterSet()
+        for message in readable(self._config, all_writer_slots(), 15.0):
+            if isinstance(message.record, Lease | Ready):
+                members.apply(message.record, message.offset, clock.now())
+        return [
+            WriterDescription(
+                m.lease.writer, m.incarnation, m.lease.topics, transactional=m.lease.transactional_id is not None
+            )
+            for m in members.live(topic)
+        ]
+
+    def _adopt(self, topic: str, layout: Layout | None, settings: Mapping[str, str], timeout: float) -> None:
+        deadline = clock.now() + timeout
+        while True:
+            writer = TimelineWriter(self._config, topic, timeout)
+            reader = ControlReader(self._config)
+            try:
+                if self._adopt_once(topic, layout, settings, writer, reader):
+                    return
+            except UnknownResultError:
+                if clock.now() >= deadline:
+                    raise
+            finally:
+                writer.close()
+                reader.close()
+
+    def _adopt_once(
+        self,
+        topic: str,
+        layout: Layout | None,
+        settings: Mapping[str, str],
+        writer: TimelineWriter,
+        reader: ControlReader,
+    ) -> bool:
+        """One try under the topic's transactional id. Two adopters agree: the second reads the first's timeline."""
+        writer.start()
+        reader.add([timeline_slot(topic)])
+        for message in reader.read_to_end():
+            if isinstance(message.record, Timeline) and message.record.topic == topic:
+                return True
+        identity = identify(self._admin, topic, self._bootstrap)
+        layout = layout or Layout(identity.partitions, identity.partitions)
+        ordered = settings.get("enable.ordered.delivery", "true").lower() != "false"
+        timeline = Timeline(
+            topic=topic,
+            topic_id=identity.topic_id,
+            cluster_id=identity.cluster_id,
+            initial=layout.initial,
+            epochs=(Epoch(0, layout.count, committed_at_ms=clock.wall_ms()),),
+            ordered=ordered,
+            settings={k: v for k, v in settings.items() if k != "enable.ordered.delivery"},
+        )
+        writer.write(timeline, "adopt")
+        reader.read_to_end()
+        physical = identify(self._admin, topic, self._bootstrap).partitions
+        if physical != layout.count:
+            raise LayoutError(
+                f"topic {topic!r} went from {layout.count} to {physical} partitions while it was adopted: "
+                f"run `keyorder topics expand --topic {topic} --partitions {physical}` to make the new ones part of it"
+            )
+        return True
+
+
+_OUR_TOPIC_SETTINGS = ("enable.ordered.delivery", "compaction.strategy", "compaction.strategy.header")
+
+
+def _split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    ours = {k: str(v) for k, v in config.items() if k in _OUR_TOPIC_SETTINGS}
+    theirs = {k: str(v) for k, v in config.items() if k not in _OUR_TOPIC_SETTINGS}
+    ordered = ours.get("enable.ordered.delivery", "true").lower()
+    if ordered not in ("true", "false"):
+        raise ConfigError("enable.ordered.delivery", f"{ordered!r} is neither true nor false", "write true or false")
+    strategy = ours.get("compaction.strategy", "offset").lower()
+    if strategy not in ("offset", "timestamp", "header"):
+        raise ConfigError("compaction.strategy", f"{strategy!r} is not a strategy", "use offset, timestamp or header")
+    return ours, theirs

@@ -1,0 +1,177 @@
+"""Committing positions: what the application has processed, with the epoch up to which it has flushed.
+
+An offset alone does not prove that the flush ran, and a commit without metadata would erase the proof that an earlier
+one made; so every commit carries `ko1:<epoch>`. The broker lets any live member commit any partition; only owned ones
+are committed here, on the polling thread, synchronously, so none is on its way when a revocation has been handled.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ..partitioner.starts import epoch_of, flushed_epoch, metadata_of
+from ..partitioner.timeline import Timeline
+from . import clock
+from .config import ConsumerSettings
+from .kafka_errors import translate
+from .membership import Membership
+from .owned import Owned
+
+# A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
+_IDLE_RECOMMIT = 6 * 3600.0
+_PASSING = {
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._NO_OFFSET,
+}
+
+
+class Committer:
+    """The commits of one consumer."""
+
+    def __init__(self, raw: Consumer, settings: ConsumerSettings, members: Membership, bootstrap_servers: str) -> None:
+        self._raw, self._settings, self._members = raw, settings, members
+        self._bootstrap = bootstrap_servers
+        self._next_commit = clock.now() + settings.auto_commit_interval
+        self._next_idle = clock.now() + _IDLE_RECOMMIT
+        self.through_transactions = False
+
+    def periodic(self) -> None:
+        """The automatic commit, and from time to time one of idle positions, so that they do not expire."""
+        now = clock.now()
+        if self._settings.auto_commit and now >= self._next_commit:
+            self._next_commit = now + self._settings.auto_commit_interval
+            self._try([o for o in self._members.owned.values() if o.started and o.processed != (o.committed or 0)])
+        if now >= self._next_idle:
+            self._next_idle = now + _IDLE_RECOMMIT
+            self._try([o for o in self._members.owned.values() if o.committed is not None])
+
+    def store(self, places: list[TopicPartition]) -> None:
+        """The application has processed up to these offsets."""
+        for place in places:
+            owned = self._members.owned.get((place.topic, place.partition))
+            if owned is None:
+                raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+            owned.stored = place.offset
+            owned.processed = owned.processed_up_to(place.offset)
+
+    def by_application(self, places: list[TopicPartition] | None) -> list[TopicPartition]:
+        """commit() of the application. Raises KafkaException as confluent_kafka does."""
+        owned_places: dict[Owned, int] = {}
+        if places is None:
+            for owned in self._members.owned.values():
+                if owned.started and (self._settings.auto_store or owned.stored is not None):
+                    owned.skip_tail()
+                    owned_places[owned] = owned.returned if self._settings.auto_store else owned.processed
+            if not owned_places:
+                raise KafkaException(KafkaError(KafkaError._NO_OFFSET))
+        for place in places or []:
+            owned_ = self._members.owned.get((place.topic, place.partition))
+            if owned_ is None:
+                raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+            owned_places[owned_] = owned_.processed_up_to(place.offset)
+        for owned, offset in owned_places.items():
+            owned.processed = offset
+        results = self._commit(owned_places)
+        for result in results:
+            if result.error is not None:
+                raise KafkaException(result.error)
+        return results
+
+    def flush_and_prove(self) -> None:
+        """Where a position has passed a cut: let the application flush, then commit the position with the epoch.
+
+        Also commits the start of a partition that had no commit: from then on it counts as processed up to there.
+        """
+        due: dict[Owned, int] = {}
+        proofs: dict[Owned, int] = {}
+        for owned in self._members.owned.values():
+            timeline = self._members.view(owned.topic).timeline
+            if not owned.started or (owned.flushed >= timeline.newest.number and owned.committed is not None):
+                continue
+            self._settle_tail(owned)
+            self._warn(owned, timeline)
+            reached = flushed_epoch(timeline, owned.partition, owned.processed)
+            if reached > owned.flushed or owned.committed is None:
+                crossed = any(
+                    owned.flushed < e.number <= reached and owned.partition in e.ends for e in timeline.epochs[1:]
+                )
+                proofs[owned] = reached
+                if crossed or owned.committed is None:
+                    due[owned] = owned.processed
+        if self.through_transactions:
+            # A plain commit would win over a pending transactional one: there the application's own commit proves.
+            due = {}
+        acknowledged = self._attempt(due, proofs) if due else True
+        if acknowledged:
+            for owned, epoch in proofs.items():
+                owned.flushed = max(owned.flushed, epoch)
+
+    def on_revoke(self, owned: list[Owned]) -> None:
+        """The last commit of partitions that are about to go."""
+        if self._settings.auto_commit:
+            for o in owned:
+                if o.started:
+                    self._settle_tail(o)
+            self._try([o for o in owned if o.started and o.processed != (o.committed or 0)])
+
+    def _settle_tail(self, owned: Owned) -> None:
+        """Pass a tail that shows no records, if all before it is done with."""
+        owned.skip_tail()
+        if self._settings.auto_commit and self._settings.auto_store:
+            if not owned.unfinished:
+                owned.processed = owned.returned
+        elif owned.processed >= owned.record_end:
+            owned.processed = owned.processed_up_to(owned.processed)
+
+    def _warn(self, owned: Owned, timeline: Timeline) -> None:
+        """KIP-253's onPartitionKeyMaybeRevoked, once the last record before a cut was returned."""
+        passed = flushed_epoch(timeline, owned.partition, owned.processed if owned.unfinished else owned.returned)
+        if passed > owned.warned:
+            crossed = any(owned.warned < e.number <= passed and owned.partition in e.ends for e in timeline.epochs[1:])
+            owned.warned = passed
+            if crossed and self._members.listener is not None:
+                place = TopicPartition(owned.topic, owned.partition)
+                self._members.listener.on_partition_key_maybe_revoked([place])
+
+    def _try(self, owned: list[Owned]) -> None:
+        if owned and not self.through_transactions:
+            self._attempt({o: o.processed for o in owned}, {})
+
+    def _attempt(self, offsets: dict[Owned, int], proofs: dict[Owned, int]) -> bool:
+        """Commit; False when the group or the coordinator is in passing trouble: the next turn tries again."""
+        try:
+            results = self._commit(offsets, proofs)
+        except KafkaException as raised:
+            if raised.args[0].code() in _PASSING:
+                return False
+            raise translate(
+                raised.args[0], "commit the offsets of", f"group {self._settings.group}", self._bootstrap
+            ) from raised
+        return all(result.error is None for result in results)
+
+    def _commit(self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None = None) -> list[TopicPartition]:
+        places = []
+        for owned, offset in offsets.items():
+            timeline = self._members.view(owned.topic).timeline
+            epoch = min(
+                max(owned.flushed, (proofs or {}).get(owned, -1)), flushed_epoch(timeline, owned.partition, offset)
+            )
+            places.append(TopicPartition(owned.topic, owned.partition, offset, metadata_of(max(epoch, 0))))
+        results = self._raw.commit(offsets=places, asynchronous=False) or []
+        by_place = {(r.topic, r.partition): r for r in results}
+        for place, owned in zip(places, offsets, strict=True):
+            result = by_place.get(owned.place)
+            if result is not None and result.error is None:
+                owned.committed = place.offset
+                owned.committed_epoch = epoch_of(place.metadata)
+        return results

@@ -1,0 +1,222 @@
+"""One dict of dotted names, as in confluent-kafka. Ours begin with `keyorder.`; the rest passes through.
+
+Settings that keyorder owns are refused with the reason, never silently replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..partitioner.errors import ConfigError
+from ..partitioner.lease import LeaseTerms
+
+# What a client of ours needs to reach the same cluster as the user's client, and no more.
+_CONNECTION = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "security.",
+    "sasl.",
+    "ssl.",
+    "enable.ssl.",
+    "enable.sasl.",
+    "socket.",
+    "broker.address.",
+    "client.id",
+    "client.rack",
+    "client.dns.lookup",
+    "reconnect.",
+    "connections.",
+    "https.",
+    "oauth_cb",
+    "resolve_cb",
+    "allow.auto.create.topics",
+)
+_TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
+
+
+def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by which another client reaches the same cluster as the same user."""
+    own = {k: v for k, v in config.items() if k.startswith(_CONNECTION)}
+    own["logger"] = logging.getLogger("keyorder.librdkafka")
+    return own
+
+
+def boolean(config: Mapping[str, Any], name: str, default: bool) -> bool:
+    """A boolean setting, spelled as librdkafka spells them."""
+    value = config.get(name, default)
+    text = str(value).lower()
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise ConfigError(name, f"{value!r} is neither true nor false", "write true or false")
+
+
+def milliseconds(config: Mapping[str, Any], name: str, default: int) -> float:
+    """A duration setting in milliseconds, returned in seconds."""
+    value = config.get(name, default)
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number <= 0:
+        raise ConfigError(name, f"{value!r} is not a positive number of milliseconds", f"the default is {default}")
+    return number / 1000
+
+
+def split(config: Mapping[str, Any], known: Mapping[str, object], what: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(ours, the client library's). Raises ConfigError for an unknown `keyorder.` name or a missing address."""
+    if not isinstance(config, Mapping):
+        raise ConfigError("config", f"{type(config).__name__} is not a dict", "give one dict of dotted names")
+    ours = {k: v for k, v in config.items() if k.startswith("keyorder.") or k in known}
+    for name in ours:
+        if name not in known:
+            raise ConfigError(name, f"{what} has no such setting", f"known are {', '.join(sorted(known))}")
+    theirs = {k: v for k, v in config.items() if k not in ours}
+    if not (theirs.get("bootstrap.servers") or theirs.get("metadata.broker.list")):
+        raise ConfigError("bootstrap.servers", "it is missing", 'give it as "host:port[,host:port]"')
+    return ours, theirs
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """What an OrderedProducer adds to a Producer's settings. Durations in seconds.
+
+    writer_id: names this process in the in-sync writer set; a random one by default.
+    adopt: bring a topic without a timeline under management on first use.
+    allow_explicit_partition: let `partition=` pass; such records are outside every key's order.
+    control_timeout: how long the first send to a topic may wait for the control topics.
+    hold_limit: the most records held back during a change before produce() raises BufferError.
+    """
+
+    writer_id: str | None
+    adopt: bool
+    allow_explicit_partition: bool
+    control_timeout: float
+    hold_limit: int
+    terms: LeaseTerms
+    request_timeout: float
+    transactional_id: str | None
+    transaction_timeout_ms: int
+
+
+_PRODUCER_OPTIONS = {
+    "keyorder.writer.id": "names this process among the writers",
+    "keyorder.adopt": "adopt unmanaged topics on first use (true)",
+    "keyorder.allow.explicit.partition": "let produce(partition=) pass (false)",
+    "keyorder.control.timeout.ms": "wait for the control topics (30000)",
+    "keyorder.lease.ms": "how long this writer may be silent (45000)",
+    "keyorder.lease.renew.interval.ms": "how often it says that it lives (10000)",
+    "keyorder.lease.margin.ms": "kept free at the end of a lease (2000)",
+}
+_PARTITIONERS = ("murmur2_random", "murmur2")
+
+
+def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict[str, Any]]:
+    """Our settings and the client library's for an OrderedProducer. Raises ConfigError."""
+    ours, theirs = split(config, _PRODUCER_OPTIONS, "an OrderedProducer")
+    _refuse_producer_options(theirs)
+    timeout_name = "message.timeout.ms" if "message.timeout.ms" in theirs else "delivery.timeout.ms"
+    terms = LeaseTerms(
+        lease=milliseconds(ours, "keyorder.lease.ms", 45_000),
+        renew_interval=milliseconds(ours, "keyorder.lease.renew.interval.ms", 10_000),
+        delivery_timeout=milliseconds(theirs, timeout_name, 20_000),
+        margin=milliseconds(ours, "keyorder.lease.margin.ms", 2_000),
+    )
+    settings = ProducerSettings(
+        writer_id=ours.get("keyorder.writer.id"),
+        adopt=boolean(ours, "keyorder.adopt", True),
+        allow_explicit_partition=boolean(ours, "keyorder.allow.explicit.partition", False),
+        control_timeout=milliseconds(ours, "keyorder.control.timeout.ms", 30_000),
+        hold_limit=int(theirs.get("queue.buffering.max.messages", 100_000)),
+        terms=terms,
+        request_timeout=milliseconds(theirs, "request.timeout.ms", 30_000),
+        transactional_id=theirs.get("transactional.id"),
+        transaction_timeout_ms=int(theirs.get("transaction.timeout.ms", 60_000)),
+    )
+    theirs[timeout_name] = round(terms.delivery_timeout * 1000)
+    theirs["enable.idempotence"] = True
+    theirs["partitioner"] = "murmur2_random"
+    theirs.pop("acks", None)
+    theirs.pop("request.required.acks", None)
+    return settings, theirs
+
+
+def _refuse_producer_options(theirs: Mapping[str, Any]) -> None:
+    for name in ("acks", "request.required.acks"):
+        if str(theirs.get(name, "all")) not in ("all", "-1"):
+            raise ConfigError(
+                name,
+                f"{theirs[name]!r} lets acknowledged records vanish, and with them a cut",
+                "leave it out: it is all",
+            )
+    if not boolean(theirs, "enable.idempotence", True):
+        raise ConfigError("enable.idempotence", "without it retries overtake each other", "leave it out: it is true")
+    if str(theirs.get("partitioner", "murmur2_random")) not in _PARTITIONERS:
+        raise ConfigError(
+            "partitioner",
+            f"{theirs['partitioner']!r} cannot be used, since keyorder places keys by linear hashing over murmur2",
+            "leave it out",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What an OrderedConsumer adds to a Consumer's settings. Durations in seconds.
+
+    ordered: False switches the gates off for this client, never the routing.
+    auto_commit: offsets of processed records are committed every auto_commit_interval.
+    auto_store: a record counts as processed when poll() is called again after it was returned.
+    hold_limit: records of one partition held in memory behind a closed gate before the partition is paused.
+    """
+
+    group: str
+    ordered: bool
+    auto_commit: bool
+    auto_commit_interval: float
+    auto_store: bool
+    start_at_latest: bool | None
+    partition_eof: bool
+    control_timeout: float
+    hold_limit: int
+    incremental: bool
+
+
+_CONSUMER_OPTIONS = {
+    "enable.ordered.delivery": "gates on or off for this client (true)",
+    "keyorder.control.timeout.ms": "how long the control topic may be silent (30000)",
+    "keyorder.hold.max.messages": "held in memory per closed gate (10000)",
+}
+
+
+def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict[str, Any]]:
+    """Our settings and the client library's for an OrderedConsumer. Raises ConfigError."""
+    ours, theirs = split(config, _CONSUMER_OPTIONS, "an OrderedConsumer")
+    group = theirs.get("group.id")
+    if not group:
+        raise ConfigError("group.id", "it is missing", "name the consumer group whose positions open the gates")
+    reset = str(theirs.get("auto.offset.reset", "latest")).lower()
+    known = {"latest": True, "largest": True, "end": True, "earliest": False, "smallest": False, "beginning": False}
+    known_or_error: dict[str, bool | None] = {**known, "error": None}
+    if reset not in known_or_error:
+        raise ConfigError("auto.offset.reset", f"{reset!r} is not a policy", "use earliest, latest or error")
+    strategy = str(theirs.get("partition.assignment.strategy", ""))
+    settings = ConsumerSettings(
+        group=str(group),
+        ordered=boolean(ours, "enable.ordered.delivery", True),
+        auto_commit=boolean(theirs, "enable.auto.commit", True),
+        auto_commit_interval=milliseconds(theirs, "auto.commit.interval.ms", 5_000),
+        auto_store=boolean(theirs, "enable.auto.offset.store", True),
+        start_at_latest=known_or_error[reset],
+        partition_eof=boolean(theirs, "enable.partition.eof", False),
+        control_timeout=milliseconds(ours, "keyorder.control.timeout.ms", 30_000),
+        hold_limit=int(ours.get("keyorder.hold.max.messages", 10_000)),
+        incremental=str(theirs.get("group.protocol", "classic")).lower() == "consumer" or "cooperative" in strategy,
+    )
+    theirs["enable.auto.commit"] = False
+    theirs["enable.auto.offset.store"] = False
+    theirs["enable.partition.eof"] = True
+    # A position that the log no longer holds is settled by us, always towards the log start: `latest` would skip records.
+    theirs["auto.offset.reset"] = "error"
+    return settings, theirs

@@ -1,0 +1,308 @@
+"""OrderedConsumer: confluent-kafka's Consumer, which delivers each key in order while the topic's count changes."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from ..partitioner.errors import UsageError
+from . import clock
+from .committing import Committer
+from .config import connection_of, consumer_settings
+from .gating import Gatekeeper
+from .listener import KeyRebalanceListener
+from .membership import Membership
+from .messages import offset_of, place_of
+from .positions import GroupPositions
+from .reading import Intake
+from .starting import Starter
+from .view import ViewKeeper
+
+RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
+_BATCH = 500
+_KEEPALIVE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A closed gate of a partition that this member owns.
+
+    waits_for: the origin partition; needs_offset: what the group has to commit there; at_offset: what it has.
+    records_held: fetched and waiting in memory. since: seconds of the machine's clock. owner: "this member" or
+    "another member". eta: None until a rate is known.
+    """
+
+    topic: str
+    partition: int
+    epoch: int
+    waits_for: int
+    needs_offset: int
+    at_offset: int
+    records_held: int
+    since: float
+    owner: str
+    eta: float | None = None
+
+
+class OrderedConsumer:
+    """A consumer of managed topics. Used as confluent_kafka.Consumer, with the same settings; one thread polls it.
+
+    A partition into which keys have moved is read up to the first closed gate, and on when the group has processed and
+    committed what lies before it in the origin. By default a record counts as processed when poll() or consume() is
+    called again after it was returned; with `enable.auto.commit=false` when the application commits it, with
+    `enable.auto.offset.store=false` when it stores it. An application that commits in batches has to do so on
+    `on_partition_key_maybe_revoked` or on a time limit, or moved keys wait for it.
+
+    Raises ConfigError for a missing `group.id` or a setting that order does not allow.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._settings, theirs = consumer_settings(config)
+        bootstrap = str(theirs.get("bootstrap.servers"))
+        self._raw = Consumer(theirs)
+        connection = connection_of(theirs)
+        self._view = ViewKeeper(connection, self._settings.group, self._timeline_changed)
+        self._positions = GroupPositions(connection, self._settings.group)
+        starter = Starter(self._raw, self._settings.group, bootstrap, self._settings.start_at_latest)
+        self._members = Membership(self._raw, self._settings, self._view, starter)
+        self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
+        self._gates = Gatekeeper(self._settings, self._members, self._positions)
+        self._intake = Intake(self._settings, self._members, self._view)
+        self._members.before_revoke = self._before_revoke
+        self._members.gates = self._gates
+        self._members.commits = self._commits
+        self._ready: deque[Message] = deque()
+        self._intake.ready = self._gates.ready = self._ready
+        self._touched: set[tuple[str, int]] = set()
+        self._last_raw = clock.now()
+        self._closed = False
+        self._view.start()
+        self._positions.start()
+
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+        listener: KeyRebalanceListener | None = None,
+    ) -> None:
+        """Join the group for these topics. Callbacks as in confluent_kafka, and KIP-253's through `listener`.
+
+        A callback does not assign: keyorder does, when a partition may be read.
+        """
+        for topic in topics:
+            if topic.startswith("^"):
+                continue
+            self._view.follow(topic)
+        self._members.listen(self, listener, on_assign, on_revoke, on_lost)
+        self._raw.subscribe(
+            topics, on_assign=self._members.assigned, on_revoke=self._members.revoked, on_lost=self._members.lost
+        )
+
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+        self._finish_returned()
+        self._raw.unsubscribe()
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """The next record (or an error event), or None after `timeout` seconds (-1: wait)."""
+        messages = self._take(1, timeout)
+        return messages[0] if messages else None
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Up to `num_messages` records, as soon as there are that many or `timeout` seconds are over (-1: wait)."""
+        if num_messages < 0:
+            raise ValueError("num_messages must not be negative")
+        return self._take(num_messages, timeout)
+
+    def gates(self) -> list[Gate]:
+        """Each closed gate of this member's partitions, with what it waits for."""
+        return [Gate(**facts) for facts in self._gates.closed()]
+
+    def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
+        """Mark records as processed; the next automatic commit takes them. Needs enable.auto.offset.store=false."""
+        if self._settings.auto_store:
+            raise UsageError("store_offsets needs enable.auto.offset.store=false: otherwise poll() stores by itself")
+        self._commits.store(_places(message, offsets))
+
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
+        """Commit a message's offset, the given offsets, or all that was returned (stored, where storing is manual).
+
+        Every commit goes out at once and carries the group's epoch; with asynchronous=False its result is returned.
+        """
+        if message is not None and offsets is not None:
+            raise ValueError("message and offsets are mutually exclusive")
+        places = _places(message, offsets) if message is not None or offsets is not None else None
+        results = self._commits.by_application(places)
+        return None if asynchronous else results
+
+    def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As confluent_kafka.Consumer.committed."""
+        return self._raw.committed(partitions, timeout)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """The offset behind the last record that was returned, per partition."""
+        return [self._members.position(place) for place in partitions]
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this member owns, those behind closed gates included."""
+        return [TopicPartition(t, p) for t, p in sorted(self._members.owned)]
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on from another offset of an owned partition. A rewind closes the gates behind it again."""
+        self._ready_without({(partition.topic, partition.partition)})
+        self._members.seek(partition)
+        self._positions.forget(partition.topic)
+        self._gates.rearm(partition.topic)
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Return no more records of these partitions until resume()."""
+        self._members.pause(partitions)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Undo pause()."""
+        self._members.resume(partitions)
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int] | None:
+        """As confluent_kafka.Consumer.get_watermark_offsets."""
+        return self._raw.get_watermark_offsets(partition, timeout=timeout, cached=cached)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As confluent_kafka.Consumer.offsets_for_times."""
+        return self._raw.offsets_for_times(partitions, timeout)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """As confluent_kafka.Consumer.list_topics."""
+        return self._raw.list_topics(topic, timeout) if topic is not None else self._raw.list_topics(timeout=timeout)
+
+    def consumer_group_metadata(self) -> Any:
+        """As confluent_kafka.Consumer.consumer_group_metadata."""
+        self._commits.through_transactions = True
+        return self._raw.consumer_group_metadata()
+
+    def memberid(self) -> str:
+        """As confluent_kafka.Consumer.memberid."""
+        return self._raw.memberid()
+
+    @property
+    def strays(self) -> int:
+        """Records delivered so far that were written against the timeline, by late or foreign writers."""
+        return self._intake.strays
+
+    def close(self) -> None:
+        """Commit what was processed, leave the group, release everything.
+
+        What was returned last counts as processed, unless an exception is on its way through the caller.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if sys.exc_info()[0] is None and self._view.failure is None:
+                self._finish_returned()
+            self._raw.close()
+        finally:
+            self._view.stop()
+            self._positions.stop()
+
+    def __enter__(self) -> OrderedConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(self, wanted: int, timeout: float | None) -> list[Message]:
+        """The engine: settle what was returned before, let in what may be delivered, wait for more."""
+        if self._closed:
+            raise RuntimeError("Consumer closed")
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        self._finish_returned()
+        given: list[Message] = []
+        while True:
+            self._give(given, wanted)
+            now = clock.now()
+            enough = len(given) >= wanted or (given and wanted == 1)
+            if enough and now - self._last_raw < _KEEPALIVE:
+                return given
+            left = 0.0 if enough else self._patience(deadline, now)
+            self._turn(wanted, left)
+            self._give(given, wanted)
+            if len(given) >= wanted or (deadline is not None and clock.now() >= deadline):
+                return given
+
+    def _turn(self, wanted: int, wait: float) -> None:
+        self._members.start_assigned()
+        self._commits.flush_and_prove()
+        self._gates.open_what_may()
+        messages = []
+        if not self._intake.waiting:
+            first = self._raw.poll(wait)
+            if first is not None:
+                messages = [first, *self._raw.consume(max(_BATCH, wanted), 0)]
+        self._last_raw = clock.now()
+        self._members.raise_pending()
+        self._intake.take(messages, self._last_raw)
+
+    def _patience(self, deadline: float | None, now: float) -> float:
+        """How long the client library may block: short while a gate is closed or a change is near."""
+        wait = 0.005 if self._gates.busy or self._members.busy else 0.05
+        return wait if deadline is None else max(0.0, min(wait, deadline - now))
+
+    def _give(self, given: list[Message], wanted: int) -> None:
+        while self._ready and len(given) < wanted:
+            message = self._ready.popleft()
+            if message.error() is None:
+                place = place_of(message)
+                owned = self._members.owned.get(place)
+                if owned is None:
+                    continue
+                owned.gave(offset_of(message))
+                self._touched.add(place)
+            given.append(message)
+
+    def _finish_returned(self) -> None:
+        """The application is back: what it was given last is processed, if it left that to us."""
+        for place in self._touched:
+            owned = self._members.owned.get(place)
+            if owned is not None:
+                owned.unfinished = False
+                if self._settings.auto_store and self._settings.auto_commit:
+                    owned.processed = owned.returned
+        self._touched.clear()
+        self._commits.periodic()
+
+    def _before_revoke(self, places: set[tuple[str, int]]) -> None:
+        self._ready_without(places)
+        self._touched -= places
+
+    def _ready_without(self, places: set[tuple[str, int]]) -> None:
+        kept = [m for m in self._ready if m.error() is not None or place_of(m) not in places]
+        self._ready.clear()
+        self._ready.extend(kept)
+
+    def _timeline_changed(self, topic: str) -> None:
+        """On the view's thread: let a classic member see new partitions. Only a look at *all* topics wakes it."""
+        if not self._closed:
+            self._raw.list_topics(timeout=5.0)
+
+
+def _places(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
+    if message is not None:
+        return [TopicPartition(*place_of(message), offset_of(message) + 1)]
+    return list(offsets or [])

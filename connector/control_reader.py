@@ -1,0 +1,161 @@
+"""Reading the control topics: by `assign()`, read_committed, and to an end that the leader names.
+
+The position counts transaction markers too: a record-less tail shows only in the offset of the end-of-partition event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from ..partitioner.errors import BrokerUnreachableError, CorruptRecordError
+from ..partitioner.records import ControlRecord, decode_record
+from . import clock
+from .config import connection_of
+from .control_topics import Slot
+from .kafka_errors import translate, translated
+from .messages import offset_of, place_of
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ControlMessage:
+    """One control record as it was read. `record` is None for tombstones and kinds that are not ours."""
+
+    slot: Slot
+    offset: int
+    key: bytes
+    value: bytes | None
+    record: ControlRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The leaders' ends of some slots, asked for at `began`. Reading up to them makes a view as new as `began`."""
+
+    began: float
+    ends: Mapping[Slot, int]
+
+
+class ControlReader:
+    """One consumer over control partitions. Not thread-safe: one thread owns it.
+
+    wanted: when given, only keys with one of these suffixes or prefixes are decoded (`interested`); others are skipped
+    undecoded, since a partition holds the records of many.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._consumer = Consumer(
+            {
+                **connection_of(config),
+                "group.id": "keyorder-control-reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.error.backoff.ms": 50,
+            }
+        )
+        self._next: dict[Slot, int] = {}
+        self.interested: Any = None
+
+    @property
+    def slots(self) -> set[Slot]:
+        """What is being read."""
+        return set(self._next)
+
+    def add(self, slots: Iterable[Slot]) -> None:
+        """Read these slots too, from their beginning."""
+        new = [slot for slot in slots if slot not in self._next]
+        if new:
+            self._next.update((slot, 0) for slot in new)
+            places = [TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
+            with translated("read", "the control topics", self._bootstrap):
+                self._consumer.assign(places)
+
+    def poll(self, timeout: float) -> list[ControlMessage]:
+        """What has arrived, in order per slot; waits up to `timeout` seconds for the first.
+
+        Raises CorruptRecordError, RecordVersionError: the reader stops before it would skip a control record.
+        """
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        read: list[ControlMessage] = []
+        self._take(first, read)
+        for message in self._consumer.consume(_BATCH, 0):
+            self._take(message, read)
+        return read
+
+    def look(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
+        """Ask the leaders for the ends now. Raises BrokerUnreachableError and its kin."""
+        began = clock.now()
+        ends: dict[Slot, int] = {}
+        for slot in self._next if slots is None else slots:
+            with translated("list offsets of", f"control partition {slot}", self._bootstrap):
+                marks = self._consumer.get_watermark_offsets(TopicPartition(*slot), timeout=timeout, cached=False)
+            if marks is None:
+                raise BrokerUnreachableError(self._bootstrap, f"list offsets of {slot}")
+            ends[slot] = marks[1]
+        return Look(began, ends)
+
+    def reached(self, look: Look) -> bool:
+        """Whether everything below the look's ends has been returned by `poll`."""
+        return all(self._next.get(slot, 0) >= end for slot, end in look.ends.items())
+
+    def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> list[ControlMessage]:
+        """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
+        deadline = clock.now() + timeout
+        look = self.look(slots, timeout)
+        read: list[ControlMessage] = []
+        while not self.reached(look):
+            if clock.now() >= deadline:
+                raise BrokerUnreachableError(self._bootstrap, "the control topics could not be read to their end")
+            read.extend(self.poll(0.1))
+        return read
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._consumer.close()
+
+    def _take(self, message: Message, read: list[ControlMessage]) -> None:
+        slot, offset = place_of(message), offset_of(message)
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._next[slot] = max(self._next.get(slot, 0), offset)
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise translate(error, "read", f"control topic {slot[0]}", self._bootstrap)
+            # Anything else passes: the client library goes on trying, and the age of the view shows if it cannot.
+            return
+        self._next[slot] = offset + 1
+        key, value = _bytes(message.key()) or b"", _bytes(message.value())
+        if self.interested is not None and not self.interested(key):
+            return
+        try:
+            record = decode_record(key, value)
+        except CorruptRecordError as error_:
+            raise CorruptRecordError(f"{slot[0]}[{slot[1]}]@{offset} (key {key!r}): {error_}") from error_
+        read.append(ControlMessage(slot, offset, key, value, record))
+
+
+def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -> list[ControlMessage]:
+    """One look through a reader of its own: all records of `slots` now."""
+    reader = ControlReader(config)
+    try:
+        reader.add(slots)
+        return reader.read_to_end(timeout=timeout)
+    except KafkaException as raised:
+        raise translate(raised.args[0], "read", "the control topics", str(config.get("bootstrap.servers"))) from raised
+    finally:
+        reader.close()
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,48 @@
+"""confluent_kafka's errors, translated in this one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ..partitioner.errors import (
+    BrokerUnreachableError,
+    KafkaOperationError,
+    KeyorderError,
+    NotAuthorizedError,
+    TopicNotFoundError,
+)
+
+_UNREACHABLE = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
+_UNAUTHORIZED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+
+
+def translate(error: KafkaError, operation: str, resource: str, bootstrap_servers: str = "?") -> KeyorderError:
+    """The typed error for what the client library reported while doing `operation` on `resource`."""
+    code = error.code()
+    if code in _UNAUTHORIZED:
+        return NotAuthorizedError(operation, resource, error.name())
+    if code in _UNKNOWN_TOPIC and resource.startswith("topic "):
+        return TopicNotFoundError(resource.removeprefix("topic "))
+    if code in _UNREACHABLE:
+        return BrokerUnreachableError(bootstrap_servers, f"{operation} {resource}: {error.name()}")
+    if code in (KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION):
+        return NotAuthorizedError("log in to", "the cluster", error.str())
+    return KafkaOperationError(f"{operation} {resource}", f"{error.name()}: {error.str()}", error.retriable())
+
+
+@contextmanager
+def translated(operation: str, resource: str, bootstrap_servers: str = "?") -> Iterator[None]:
+    """Run a client library call; its KafkaException leaves as one of ours."""
+    try:
+        yield
+    except KafkaException as raised:
+        raise translate(raised.args[0], operation, resource, bootstrap_servers) from raised

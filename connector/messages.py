@@ -1,0 +1,19 @@
+"""Where a message lies. The client library's stubs allow None everywhere; a fetched message always has a place."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from confluent_kafka import Message
+
+Place = tuple[str, int]
+
+
+def place_of(message: Message) -> Place:
+    """(topic, partition) of a fetched message or a partition's event."""
+    return cast(Place, (message.topic(), message.partition()))
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a fetched message or a partition's event."""
+    return cast(int, message.offset())

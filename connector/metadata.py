@@ -1,0 +1,68 @@
+"""What the cluster says of a topic: its ids, its partitions, and whether each has a leader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]  # not re-exported
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from ..partitioner.errors import BrokerUnreachableError
+from .kafka_errors import translate, translated
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """Which topic of which cluster this is, and how many partitions it physically has."""
+
+    topic_id: str
+    cluster_id: str
+    partitions: int
+
+
+def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> ClusterMetadata:
+    """Brokers and topics. Raises BrokerUnreachableError, NotAuthorizedError."""
+    with translated("list", "topics", bootstrap_servers):
+        return admin.list_topics(timeout=timeout)
+
+
+def identify(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 10.0) -> TopicIdentity:
+    """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError."""
+    try:
+        cluster = cluster_metadata(admin, bootstrap_servers, timeout)
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic].result(timeout)
+    except KafkaException as raised:
+        raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
+    except TimeoutError as raised:
+        raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+    return TopicIdentity(str(described.topic_id), str(cluster.cluster_id), len(described.partitions))
+
+
+class _NotYet(Exception):
+    """Some partition has no leader yet."""
+
+
+def wait_for_partitions(
+    admin: AdminClient, topic: str, count: int, bootstrap_servers: str, timeout: float = 20.0
+) -> None:
+    """Return once `count` partitions of the topic have leaders. Raises BrokerUnreachableError after `timeout` seconds."""
+
+    def look() -> None:
+        with translated("describe", f"topic {topic}", bootstrap_servers):
+            partitions = admin.list_topics(topic, timeout=5).topics[topic].partitions
+        if len(partitions) < count or any(p.leader < 0 or p.error is not None for p in partitions.values()):
+            raise _NotYet
+
+    attempts = Retrying(
+        stop=stop_after_delay(timeout),
+        wait=wait_fixed(0.05),
+        retry=retry_if_exception_type((_NotYet, BrokerUnreachableError)),
+        reraise=True,
+    )
+    try:
+        attempts(look)
+    except _NotYet as error:
+        raise BrokerUnreachableError(
+            bootstrap_servers, f"{topic} has no leader for all of {count} partitions"
+        ) from error

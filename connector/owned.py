@@ -1,0 +1,96 @@
+"""One partition that this member owns: how far it was fetched, returned, processed and committed.
+
+All offsets are the next one to read. `returned` is what the application has seen, `processed` what it has finished,
+`committed` what the broker acknowledged; only the last of them opens gates.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+from confluent_kafka import Message
+
+from .messages import Place
+
+
+class Owned:
+    """The state of one owned partition. Lives from assignment to revocation; used by the polling thread alone.
+
+    started: its start offset is known. fetching: the client library reads it.
+    limit: records at or above it wait behind a closed gate. held: those already fetched.
+    record_end: next offset after the last record returned; `returned` may be further, past records that never show
+    (transaction markers, aborted and compacted ones), as end-of-partition events tell.
+    queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
+    warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
+    """
+
+    __slots__ = (
+        "committed",
+        "committed_epoch",
+        "eof",
+        "fetched",
+        "fetching",
+        "flushed",
+        "held",
+        "limit",
+        "partition",
+        "paused_by_user",
+        "paused_for_hold",
+        "processed",
+        "queued",
+        "record_end",
+        "returned",
+        "started",
+        "stored",
+        "topic",
+        "unfinished",
+        "warned",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic, self.partition = topic, partition
+        self.started = self.fetching = False
+        self.fetched = self.returned = self.processed = self.record_end = 0
+        self.eof = -1
+        self.stored: int | None = None
+        self.committed: int | None = None
+        self.committed_epoch: int | None = None
+        self.limit: float = inf
+        self.held: deque[Message] = deque()
+        self.queued = 0
+        self.unfinished = False
+        self.paused_by_user = self.paused_for_hold = False
+        self.warned = self.flushed = -1
+
+    @property
+    def place(self) -> Place:
+        """(topic, partition)."""
+        return self.topic, self.partition
+
+    def start_at(self, offset: int) -> None:
+        """Begin (again) at `offset`, with nothing fetched."""
+        self.started = True
+        self.fetched = self.returned = self.processed = self.record_end = offset
+        self.eof = -1
+        self.stored = None
+        self.held.clear()
+        self.queued = 0
+        self.unfinished = False
+
+    def skip_tail(self) -> None:
+        """Pass what no record shows: only when everything fetched before it was returned."""
+        if self.eof > self.returned and not self.held and not self.queued:
+            self.returned = self.eof
+
+    def gave(self, offset: int) -> None:
+        """The record at `offset` was returned to the application."""
+        self.queued -= 1
+        self.unfinished = True
+        self.returned = self.record_end = offset + 1
+
+    def processed_up_to(self, offset: int) -> int:
+        """A position that the application named, moved past a tail without records if that is all that follows."""
+        if offset >= self.record_end and self.eof > offset and not self.held and not self.queued:
+            return self.eof
+        return offset

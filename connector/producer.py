@@ -1,0 +1,364 @@
+"""OrderedProducer: confluent-kafka's Producer, whose records keep each key's order while the topic's count changes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import randrange
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from ..partitioner.errors import KeyBlockedError, PartitionRefusedError, UnmanagedTopicError
+from ..partitioner.hashing import key_bytes
+from ..partitioner.routing import HINT_HEADER, Route
+from ..partitioner.sending import Cohort, Held, TopicSending
+from . import clock
+from .admin import TopicAdmin
+from .config import connection_of, producer_settings
+from .control_topics import ensure
+from .kafka_errors import translated
+from .metadata import identify
+from .writer_session import WriterSession
+
+DeliveryCallback = Callable[[KafkaError | None, Message], None]
+Headers = list[tuple[str, Any]] | dict[str, Any] | None
+_STICKY_SECONDS = 0.01
+_UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
+
+
+class _Record:
+    """What produce() was given, kept while the record is held."""
+
+    __slots__ = ("callback", "headers", "sending", "timestamp", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        sending: TopicSending[_Record],
+        value: Any,
+        callback: DeliveryCallback | None,
+        timestamp: int,
+        headers: Headers,
+    ) -> None:
+        self.topic, self.sending, self.value = topic, sending, value
+        self.callback, self.timestamp, self.headers = callback, timestamp, headers
+
+
+class OrderedProducer:
+    """A producer for managed topics. Used as confluent_kafka.Producer, with the same settings; thread-safe.
+
+    Keyed records go to their key's home and carry a hint header once the key has moved. While a layout change is
+    prepared, records of moving keys are held (typically for some ten milliseconds) and all others flow. A topic that is
+    not managed yet is adopted on first use unless `keyorder.adopt` is false.
+
+    Raises ConfigError for settings that order does not allow (`acks`, `partitioner`, `enable.idempotence`).
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._settings, theirs = producer_settings(config)
+        self._config = dict(theirs)
+        self._bootstrap = str(theirs.get("bootstrap.servers"))
+        self._raw = Producer(theirs)
+        self._lock = threading.Lock()
+        self._session = WriterSession(connection_of(theirs), self._settings, self._raw, self._lock, self._pump)
+        self._topics: dict[str, TopicSending[_Record]] = {}
+        self._first_use_lock = threading.Lock()
+        self._deferred: deque[tuple[DeliveryCallback, KafkaError | None, Message]] = deque()
+        self._blocked: dict[tuple[str, bytes], str] = {}
+        self._sticky: dict[str, tuple[int, float]] = {}
+        self._silent: dict[Cohort, DeliveryCallback] = {}
+        self._held = 0
+        self._closed = False
+        self._session.start()
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+        timestamp: int = 0,
+        headers: Headers = None,
+    ) -> None:
+        """Queue a record. Arguments as confluent_kafka.Producer.produce; a partition is refused unless allowed.
+
+        Raises BufferError (the queue is full: call poll), KeyTypeError, PartitionRefusedError, KeyBlockedError,
+        TopicNotFoundError, UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError, IneligibleWriterError.
+        """
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
+        data = None if key is None else key_bytes(key)
+        explicit = partition if partition >= 0 else None
+        if explicit is not None and not self._settings.allow_explicit_partition:
+            raise PartitionRefusedError(topic, partition)
+        sending = self._topics.get(topic) or self._first_use(topic)
+        record = _Record(topic, sending, value, on_delivery or callback, timestamp, headers)
+        with self._lock:
+            if self._session.failure is not None:
+                raise self._session.failure
+            if data is not None and self._blocked:
+                self._refuse_blocked(topic, data)
+            route = sending.routing.of(data) if data is not None and explicit is None else None
+            if clock.now() >= self._session.send_until or sending.must_wait(data, route):
+                if self._held >= self._settings.hold_limit:
+                    raise BufferError("Local: Queue full (records are held by a layout change or a lapsed lease)")
+                sending.hold(data, record)
+                self._held += 1
+            else:
+                self._hand_over(record, data, route, explicit)
+
+    def poll(self, timeout: float = -1) -> int:
+        """Run delivery callbacks for up to `timeout` seconds (-1: until there is one). Returns how many events ran."""
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        while True:
+            served = self._run_deferred() + int(self._raw.poll(self._slice(deadline)))
+            served += self._run_deferred()
+            if served or (deadline is not None and clock.now() >= deadline):
+                return served
+
+    def flush(self, timeout: float = -1) -> int:
+        """Wait until every record, held ones included, is delivered or failed. Returns how many are left."""
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        while True:
+            self._run_deferred()
+            self._raw.flush(self._slice(deadline))
+            self._run_deferred()
+            left = len(self)
+            if left and self._session.failure is not None:
+                raise self._session.failure
+            if not left or (deadline is not None and clock.now() >= deadline):
+                return left
+
+    def __len__(self) -> int:
+        """Records that are held or on their way, and callbacks not yet run."""
+        return len(self._raw) + self._held + len(self._deferred)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Drop records; their callbacks hear of it. Held records count as queued."""
+        if in_queue:
+            with self._lock:
+                dropped = [held for sending in self._topics.values() for held in sending.drop_held()]
+                self._held -= len(dropped)
+            self._report(dropped, KafkaError(KafkaError._PURGE_QUEUE))
+        self._raw.purge(in_queue, in_flight, blocking)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """The cluster's metadata, as confluent_kafka.Producer.list_topics."""
+        return self._raw.list_topics(topic, timeout) if topic is not None else self._raw.list_topics(timeout=timeout)
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """As confluent_kafka.Producer.init_transactions."""
+        self._raw.init_transactions(timeout)
+
+    def begin_transaction(self) -> None:
+        """As confluent_kafka.Producer.begin_transaction."""
+        self._raw.begin_transaction()
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Wait for held records, then commit, as confluent_kafka.Producer.commit_transaction."""
+        self.flush(timeout)
+        self._raw.commit_transaction(timeout)
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """Drop held records (their callbacks hear of a purge), then abort the transaction."""
+        self.purge(in_queue=True, in_flight=False)
+        self._raw.abort_transaction(timeout)
+
+    def send_offsets_to_transaction(self, positions: list[Any], group_metadata: Any, timeout: float = -1) -> None:
+        """As confluent_kafka.Producer.send_offsets_to_transaction."""
+        self._raw.send_offsets_to_transaction(positions, group_metadata, timeout)
+
+    def close(self, timeout: float = -1) -> bool:
+        """Deliver everything, leave the writer set, release all resources. True when nothing was left undelivered."""
+        if self._closed:
+            return True
+        try:
+            left = self.flush(timeout)
+        finally:
+            self._closed = True
+            self._session.stop(10)
+            self._raw.close()
+        return left == 0
+
+    def __enter__(self) -> OrderedProducer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _first_use(self, topic: str) -> TopicSending[_Record]:
+        """Join the topic's writers: once per topic and process, on the caller's thread, so that errors reach it."""
+        with self._first_use_lock:
+            known = self._topics.get(topic)
+            if known is not None:
+                return known
+            if self._session.failure is not None:
+                raise self._session.failure
+            admin = AdminClient(connection_of(self._config))
+            with translated("reach", "the cluster", self._bootstrap):
+                identity = identify(admin, topic, self._bootstrap, self._settings.control_timeout)
+            ensure(admin, self._bootstrap)
+            try:
+                sending = self._session.admit(topic)
+            except UnmanagedTopicError:
+                if not self._settings.adopt:
+                    raise
+                TopicAdmin(connection_of(self._config)).adopt(topic)
+                sending = self._session.admit(topic)
+            sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
+            self._topics[topic] = sending
+            return sending
+
+    def _hand_over(self, record: _Record, key: bytes | None, route: Route | None, explicit: int | None) -> None:
+        """Give a record to the client library. Under the lock. Raises BufferError when its queue is full."""
+        headers = record.headers
+        if explicit is not None:
+            partition = explicit
+        elif route is None:
+            partition = self._place_unkeyed(record)
+        else:
+            partition = route.home
+            if route.header is not None:
+                headers = _with_hint(headers, route.header)
+        cohort = record.sending.cohort(partition)
+        if record.callback is None:
+            done = self._silent.get(cohort) or self._silent.setdefault(
+                cohort, partial(self._delivered, record.sending, cohort, None)
+            )
+        else:
+            done = partial(self._delivered, record.sending, cohort, record.callback)
+        if headers is None:
+            self._raw.produce(record.topic, record.value, key, partition, on_delivery=done, timestamp=record.timestamp)
+        else:
+            self._raw.produce(
+                record.topic,
+                record.value,
+                key,
+                partition,
+                on_delivery=done,
+                timestamp=record.timestamp,
+                headers=headers,
+            )
+        cohort.unresolved += 1
+
+    def _place_unkeyed(self, record: _Record) -> int:
+        """Unkeyed records go to any active partition, staying with one for a while so that batches fill."""
+        timeline = record.sending.timeline
+        count = timeline.newest.count
+        if timeline.change is not None:
+            count = min(count, timeline.change.count)
+        now = clock.now()
+        partition, until = self._sticky.get(record.topic, (0, float("-inf")))
+        if now >= until or partition >= count:
+            partition = randrange(count)
+            self._sticky[record.topic] = (partition, now + _STICKY_SECONDS)
+        return partition
+
+    def _delivered(
+        self,
+        sending: TopicSending[_Record],
+        cohort: Cohort,
+        callback: DeliveryCallback | None,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
+        """A record's fate. Runs on whichever thread polls; the user's callback only ever on a thread of the user's."""
+        ours = threading.current_thread() is self._session
+        dropped: list[Held[_Record]] = []
+        with self._lock:
+            cohort.unresolved -= 1
+            if error is None:
+                offset = message.offset()
+                if offset is not None and offset >= sending.acknowledged.get(cohort.partition, 0):
+                    sending.acknowledged[cohort.partition] = offset + 1
+            else:
+                if error.code() in _UNRESOLVED:
+                    cohort.settles_at = clock.now() + self._settings.request_timeout
+                key = message.key()
+                if key is not None:
+                    # What was held behind it must not overtake it; and until the application knows, nothing may.
+                    key = key_bytes(key)
+                    dropped = sending.drop_key(key)
+                    self._held -= len(dropped)
+                    if ours or callback is None:
+                        self._blocked[(message.topic() or "", key)] = error.str()
+            if not cohort.unresolved:
+                self._silent.pop(cohort, None)
+        if callback is not None:
+            if ours:
+                self._deferred.append((callback, error, message))
+            else:
+                callback(error, message)
+        if error is not None:
+            self._report(dropped, error)
+
+    def _report(self, dropped: list[Held[_Record]], error: KafkaError) -> None:
+        for held in dropped:
+            if held.record.callback is not None:
+                self._deferred.append((held.record.callback, error, _undelivered(held)))
+
+    def _run_deferred(self) -> int:
+        count = 0
+        while self._deferred:
+            callback, error, message = self._deferred.popleft()
+            key = message.key()
+            if error is not None and key is not None:
+                with self._lock:
+                    self._blocked.pop((message.topic() or "", key_bytes(key)), None)
+            callback(error, message)
+            count += 1
+        return count
+
+    def _refuse_blocked(self, topic: str, key: bytes) -> None:
+        """Raise once for a key whose earlier record failed unheard: with this the application knows."""
+        detail = self._blocked.pop((topic, key), None)
+        if detail is not None:
+            raise KeyBlockedError(topic, detail)
+
+    def _pump(self) -> None:
+        """Send what no longer has to wait. Called by the session's thread after every turn."""
+        with self._lock:
+            for sending in self._topics.values():
+                if sending.held:
+                    self._held -= sending.release(self._release_one)
+
+    def _release_one(self, held: Held[_Record], route: Route | None) -> bool:
+        if clock.now() >= self._session.send_until:
+            return False
+        try:
+            self._hand_over(held.record, held.key, route, None)
+        except BufferError:
+            return False
+        except KafkaException as raised:
+            if held.record.callback is not None:
+                self._deferred.append((held.record.callback, raised.args[0], _undelivered(held)))
+        return True
+
+    def _slice(self, deadline: float | None) -> float:
+        """A wait short enough to notice what the session's thread has put aside for this one."""
+        return 0.05 if deadline is None else max(0.0, min(0.05, deadline - clock.now()))
+
+
+def _undelivered(held: Held[_Record]) -> Message:
+    record = held.record
+    return Message(topic=record.topic, key=held.key, value=record.value, headers=None, error=None)
+
+
+def _with_hint(headers: Headers, hint: bytes) -> list[tuple[str, Any]]:
+    """The user's headers and the hint; a header of that name from the user gives way."""
+    if not headers:
+        return [(HINT_HEADER, hint)]
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return [*(pair for pair in pairs if pair[0] != HINT_HEADER), (HINT_HEADER, hint)]

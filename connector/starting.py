@@ -1,0 +1,132 @@
+"""Finding where newly assigned partitions start: the edge of `partitioner.starts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from ..partitioner.starts import (
+    Commit,
+    GroupState,
+    check_consistent,
+    checked,
+    epoch_of,
+    flushed_epoch,
+    founded,
+    founding_offsets,
+    metadata_of,
+    state_of,
+)
+from ..partitioner.timeline import Timeline
+from .kafka_errors import translate
+
+_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where one partition starts, and the epoch that the group's commit there proves as flushed."""
+
+    partition: int
+    offset: int
+    committed: int | None
+    epoch: int
+
+
+class Starter:
+    """Works out the starts of one group, through the consumer that owns the partitions."""
+
+    def __init__(self, raw: Consumer, group: str, bootstrap_servers: str, from_latest: bool | None) -> None:
+        self._raw, self._group, self._bootstrap, self._from_latest = raw, group, bootstrap_servers, from_latest
+
+    def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:
+        """The group's commits, by partition; partitions without one are absent."""
+        places = [TopicPartition(topic, p) for p in partitions]
+        try:
+            answers = self._raw.committed(places, timeout=_TIMEOUT)
+        except KafkaException as raised:
+            raise self._translated(raised, "read the offsets of", f"group {self._group}") from raised
+        return {
+            a.partition: Commit(a.offset, epoch_of(a.metadata)) for a in answers if a.error is None and a.offset >= 0
+        }
+
+    def log(self, topic: str, partition: int) -> tuple[int, int]:
+        """(log start, end as this consumer may read it) of one partition, asked of its leader."""
+        try:
+            marks = self._raw.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT, cached=False)
+        except KafkaException as raised:
+            raise self._translated(raised, "list the offsets of", f"topic {topic}") from raised
+        return marks if marks is not None else (0, 0)
+
+    def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """`log` of several partitions."""
+        return {p: self.log(topic, p) for p in partitions}
+
+    def waits_for_founder(self, timeline: Timeline, commits: dict[int, Commit], owned: set[int]) -> bool:
+        """Whether another member has to make the group first: the owner of partition 0 alone does it."""
+        return not founded(timeline, commits) and 0 not in owned
+
+    def needs_founding(self, timeline: Timeline, commits: dict[int, Commit]) -> bool:
+        """Whether the owner of partition 0 has to make (or stamp) the group."""
+        return state_of(commits) is not GroupState.RESUMING or not founded(timeline, commits)
+
+    def found(
+        self, timeline: Timeline, commits: dict[int, Commit], logs: dict[int, tuple[int, int]]
+    ) -> dict[int, Commit]:
+        """Make the group: one commit for all partitions, with our metadata. Returns the group's commits after it.
+
+        `timeline` must have been read to its end after `logs` were taken.
+        """
+        offsets = founding_offsets(
+            self._group,
+            timeline,
+            commits,
+            {p: start for p, (start, _) in logs.items()},
+            {p: end for p, (_, end) in logs.items()},
+            self._from_latest,
+        )
+        return self.commit(timeline, offsets)
+
+    def commit(self, timeline: Timeline, offsets: dict[int, int]) -> dict[int, Commit]:
+        """Commit these offsets synchronously, each with the newest epoch that it proves."""
+        epochs = {p: flushed_epoch(timeline, p, offset) for p, offset in offsets.items()}
+        places = [TopicPartition(timeline.topic, p, o, metadata_of(epochs[p])) for p, o in offsets.items()]
+        try:
+            results = self._raw.commit(offsets=places, asynchronous=False)
+        except KafkaException as raised:
+            raise self._translated(raised, "commit the offsets of", f"group {self._group}") from raised
+        for result in results or []:
+            if result.error is not None:
+                raise translate(result.error, "commit the offsets of", f"group {self._group}", self._bootstrap)
+        return {p: Commit(offset, epochs[p]) for p, offset in offsets.items()}
+
+    def starts(self, timeline: Timeline, commits: dict[int, Commit], owned: Iterable[int]) -> list[Start]:
+        """Where the owned partitions start. Raises GroupResetError for commits that contradict each other."""
+        check_consistent(self._group, timeline, commits)
+        found: list[Start] = []
+        for p in owned:
+            commit = commits.get(p)
+            low, high = self._log_reaching(timeline.topic, p, commit)
+            if commit is None:
+                found.append(Start(p, low, None, -1))
+            else:
+                offset = checked(self._group, timeline.topic, p, commit.offset, low, high)
+                found.append(Start(p, offset, commit.offset, -1 if commit.epoch is None else commit.epoch))
+        return found
+
+    def _log_reaching(self, topic: str, partition: int, commit: Commit | None) -> tuple[int, int]:
+        """`log`, asked again for a moment while it ends below the commit: a new leader catches up with its watermark."""
+        attempts = Retrying(
+            stop=stop_after_delay(5.0),
+            wait=wait_fixed(0.2),
+            retry=retry_if_result(lambda log: commit is not None and log[1] < commit.offset),
+            retry_error_callback=lambda state: state.outcome.result() if state.outcome else (0, 0),
+        )
+        low, high = attempts(self.log, topic, partition)
+        return low, high
+
+    def _translated(self, raised: KafkaException, operation: str, resource: str) -> Exception:
+        return translate(raised.args[0], operation, resource, self._bootstrap)

@@ -1,0 +1,208 @@
+"""A reader's view of timelines: one thread that follows `_keyorder` and knows how old its knowledge is.
+
+A view is as new as the start of the last look at the leaders' end that was read up to. Records may be delivered only
+while it is younger than the timeline's `view_age_s` at the moment they were fetched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ..partitioner.errors import BrokerUnreachableError, KeyorderError
+from ..partitioner.gate import Gates
+from ..partitioner.records import Waiver
+from ..partitioner.routing import Routing
+from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
+from . import clock
+from .config import connection_of
+from .control_reader import ControlReader, Look
+from .control_topics import existing, timeline_slot
+from .kafka_errors import translate
+
+
+class View:
+    """What is known of one topic: its timeline and what follows from it. Replaced whole, never changed."""
+
+    __slots__ = ("gates", "managed", "routing", "timeline")
+
+    def __init__(self, timeline: Timeline, managed: bool) -> None:
+        self.timeline, self.managed = timeline, managed
+        self.gates = Gates(timeline)
+        self.routing = Routing(timeline)
+
+
+class ViewKeeper(threading.Thread):
+    """Follows the timelines of the topics that a consumer reads.
+
+    changed: called on this thread after a timeline changed, with the topic.
+    """
+
+    def __init__(self, config: Mapping[str, Any], group: str, changed: Callable[[str], None]) -> None:
+        super().__init__(name="keyorder-view", daemon=True)
+        self._config, self._group, self._changed = dict(config), group, changed
+        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._timelines: dict[str, Timeline] = {}
+        self._views: dict[str, View] = {}
+        self._waivers: dict[str, set[tuple[int, int]]] = {}
+        self._as_of: dict[str, float] = {}
+        self._wanted: dict[str, float] = {}
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._reader: ControlReader | None = None
+        self._look: Look | None = None
+        self._look_topics: frozenset[str] = frozenset()
+        self.failure: KeyorderError | None = None
+
+    def follow(self, topic: str) -> None:
+        """Take the topic in; `as_of` tells when it is known."""
+        with self._wake:
+            self._wanted.setdefault(topic, clock.now())
+            self._wake.notify_all()
+
+    def timeline(self, topic: str) -> Timeline | None:
+        """The newest timeline read, or None for an unmanaged topic."""
+        return self._timelines.get(topic)
+
+    def view(self, topic: str, partitions: int) -> View:
+        """What is known now. An unmanaged topic has one epoch, with as many partitions as it has physically."""
+        known = self._views.get(topic)
+        timeline = self._timelines.get(topic)
+        if timeline is not None:
+            if known is None or known.timeline is not timeline:
+                known = self._views[topic] = View(timeline, managed=True)
+            return known
+        if known is None or known.managed or known.timeline.newest.count < partitions:
+            known = self._views[topic] = View(unmanaged(topic, partitions), managed=False)
+        return known
+
+    def waived(self, topic: str) -> set[tuple[int, int]]:
+        """(partition, epoch) of the gates that an operator let go for this group."""
+        return self._waivers.get(topic, set())
+
+    def as_of(self, topic: str) -> float:
+        """The start of the last look that was read up to; minus infinity before the first."""
+        return self._as_of.get(topic, float("-inf"))
+
+    def view_age(self, topic: str) -> float:
+        """T of the topic, in seconds."""
+        timeline = self._timelines.get(topic)
+        return DEFAULT_VIEW_AGE_S if timeline is None else timeline.view_age_s
+
+    def await_look(self, topic: str, since: float, timeout: float) -> bool:
+        """Wait until a look that began at `since` or later was read up to. False when it did not come in time.
+
+        Raises what the thread stopped with.
+        """
+        deadline = clock.now() + timeout
+        with self._wake:
+            while self._as_of.get(topic, float("-inf")) < since:
+                if self.failure is not None:
+                    raise self.failure
+                self._wanted[topic] = max(self._wanted.get(topic, since), since)
+                left = deadline - clock.now()
+                if left <= 0:
+                    return False
+                self._wake.wait(left)
+        return True
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self.is_alive():
+            self.join(10)
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            while not self._stopping:
+                try:
+                    self._turn()
+                except BrokerUnreachableError:
+                    # The age of the view shows it; records wait until the leaders answer again.
+                    self._look = None
+        except KeyorderError as error:
+            self._fail(error)
+        except KafkaException as raised:
+            self._fail(translate(raised.args[0], "read", "the control topics", self._bootstrap))
+        finally:
+            if self._reader is not None:
+                self._reader.close()
+
+    def _fail(self, error: KeyorderError) -> None:
+        with self._wake:
+            self.failure = error
+            self._wake.notify_all()
+
+    def _turn(self) -> None:
+        with self._wake:
+            if not self._wanted:
+                self._wake.wait(0.2)
+                return
+            topics = frozenset(self._wanted)
+        if self._reader is None and not self._open_reader(topics):
+            return
+        assert self._reader is not None
+        self._reader.add([timeline_slot(topic) for topic in topics])
+        pending = self._look is not None or self._due(topics)
+        for message in self._reader.poll(0.005 if pending else 0.05):
+            record = message.record
+            if isinstance(record, Timeline):
+                self._take(record)
+            elif isinstance(record, Waiver) and record.group == self._group:
+                self._waivers.setdefault(record.topic, set()).add((record.partition, record.epoch))
+        if self._look is None and self._due(topics):
+            self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
+            self._look_topics = topics
+        if self._look is not None and self._reader.reached(self._look):
+            self._seen(self._look_topics, self._look.began)
+            self._look = None
+
+    def _due(self, topics: frozenset[str]) -> bool:
+        now = clock.now()
+        for topic in topics:
+            as_of = self._as_of.get(topic, float("-inf"))
+            if as_of < self._wanted.get(topic, 0.0) or now - as_of >= self.view_age(topic) / 2:
+                return True
+        return False
+
+    def _open_reader(self, topics: frozenset[str]) -> bool:
+        """Without control topics nothing is managed; look again every T, since somebody may adopt."""
+        began = clock.now()
+        admin = AdminClient(connection_of(self._config))
+        if existing(admin, self._bootstrap):
+            self._reader = ControlReader(self._config)
+            self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))
+            return True
+        self._seen(topics, began)
+        with self._wake:
+            self._wake.wait(DEFAULT_VIEW_AGE_S / 4)
+        return False
+
+    def _seen(self, topics: frozenset[str], began: float) -> None:
+        with self._wake:
+            for topic in topics:
+                self._as_of[topic] = max(began, self._as_of.get(topic, float("-inf")))
+            self._wake.notify_all()
+
+    def _take(self, timeline: Timeline) -> None:
+        topic = timeline.topic
+        if topic not in self._wanted:
+            return
+        known = self._timelines.get(topic)
+        if known is not None:
+            known.check_successor(timeline)
+        self._timelines[topic] = timeline
+        if known != timeline:
+            self._changed(topic)
+
+
+def unmanaged(topic: str, partitions: int) -> Timeline:
+    """A stand-in for a topic without a timeline: one epoch, no gates."""
+    return Timeline(topic, "", "", max(partitions, 1), (Epoch(0, max(partitions, 1)),))
