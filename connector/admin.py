@@ -203,7 +203,7 @@ class TopicAdmin:
         deadline = clock.now() + timeout
         while True:
             writer = TimelineWriter(self._config, topic, timeout)
-            reader = ControlReader(self._config)
+            reader = ControlReader(self._config, fetch_wait_ms=50)
             try:
                 if self._adopt_once(topic, layout, settings, writer, reader):
                     return

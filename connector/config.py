@@ -34,13 +34,16 @@ _CONNECTION = (
     "resolve_cb",
     "allow.auto.create.topics",
 )
+# Silent unless the application sets logging up, as is usual for a library.
+_LOGGER = logging.getLogger("keyorder.librdkafka")
+logging.getLogger("keyorder").addHandler(logging.NullHandler())
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 
 
 def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings by which another client reaches the same cluster as the same user."""
     own = {k: v for k, v in config.items() if k.startswith(_CONNECTION)}
-    own["logger"] = logging.getLogger("keyorder.librdkafka")
+    own["logger"] = _LOGGER
     return own
 
 

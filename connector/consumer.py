@@ -69,7 +69,8 @@ class OrderedConsumer:
         connection = connection_of(theirs)
         self._view = ViewKeeper(connection, self._settings.group, self._timeline_changed)
         self._positions = GroupPositions(connection, self._settings.group)
-        starter = Starter(self._raw, self._settings.group, bootstrap, self._settings.start_at_latest)
+        committed_only = str(theirs.get("isolation.level", "read_committed")) == "read_committed"
+        starter = Starter(self._raw, connection, self._settings.group, self._settings.start_at_latest, committed_only)
         self._members = Membership(self._raw, self._settings, self._view, starter)
         self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
         self._gates = Gatekeeper(self._settings, self._members, self._positions)

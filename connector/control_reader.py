@@ -17,6 +17,7 @@ from . import clock
 from .config import connection_of
 from .control_topics import Slot
 from .kafka_errors import translate, translated
+from .log_offsets import LogOffsets
 from .messages import offset_of, place_of
 
 _BATCH = 500
@@ -44,11 +45,12 @@ class Look:
 class ControlReader:
     """One consumer over control partitions. Not thread-safe: one thread owns it.
 
-    wanted: when given, only keys with one of these suffixes or prefixes are decoded (`interested`); others are skipped
-    undecoded, since a partition holds the records of many.
+    interested: when set, only records whose key it accepts are decoded; a partition holds the records of many.
+    fetch_wait_ms: how long an idle fetch waits at the broker. A transaction marker behind the last record is noticed
+    only when a fetch comes back empty, so this bounds how long reading to the end takes; an idle reader asks that often.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], fetch_wait_ms: int = 500) -> None:
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._consumer = Consumer(
             {
@@ -60,8 +62,10 @@ class ControlReader:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "fetch.error.backoff.ms": 50,
+                "fetch.wait.max.ms": fetch_wait_ms,
             }
         )
+        self._offsets = LogOffsets(config)
         self._next: dict[Slot, int] = {}
         self.interested: Any = None
 
@@ -96,14 +100,7 @@ class ControlReader:
     def look(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
         """Ask the leaders for the ends now. Raises BrokerUnreachableError and its kin."""
         began = clock.now()
-        ends: dict[Slot, int] = {}
-        for slot in self._next if slots is None else slots:
-            with translated("list offsets of", f"control partition {slot}", self._bootstrap):
-                marks = self._consumer.get_watermark_offsets(TopicPartition(*slot), timeout=timeout, cached=False)
-            if marks is None:
-                raise BrokerUnreachableError(self._bootstrap, f"list offsets of {slot}")
-            ends[slot] = marks[1]
-        return Look(began, ends)
+        return Look(began, self._offsets.stable_ends(self._next if slots is None else slots, timeout))
 
     def reached(self, look: Look) -> bool:
         """Whether everything below the look's ends has been returned by `poll`."""
@@ -147,7 +144,7 @@ class ControlReader:
 
 def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -> list[ControlMessage]:
     """One look through a reader of its own: all records of `slots` now."""
-    reader = ControlReader(config)
+    reader = ControlReader(config, fetch_wait_ms=50)
     try:
         reader.add(slots)
         return reader.read_to_end(timeout=timeout)

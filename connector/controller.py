@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # type: ignore[attr-defined]  # not re-exported
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not re-exported
 
 from ..partitioner import change as machine
 from ..partitioner import codec
 from ..partitioner.change import ChangeMachine, ChangeTerms
 from ..partitioner.errors import (
+    BrokerUnreachableError,
     ControllerFencedError,
+    KafkaOperationError,
     RecordVersionError,
     UnmanagedTopicError,
     WriterLateError,
@@ -41,11 +43,11 @@ from .control_reader import ControlMessage, ControlReader, Look
 from .control_topics import all_writer_slots, ensure, timeline_slot, writer_slot
 from .crash import crash_point
 from .kafka_errors import translate, translated
+from .log_offsets import LogOffsets
 from .metadata import wait_for_partitions
 from .timeline_writer import TimelineWriter, UnknownResultError
 
 Progress = Callable[[str], None]
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ class _Run:
         self._owner, self._count = owner, count
         self._config, self._bootstrap = owner._config, owner._bootstrap
         self._writer = TimelineWriter(self._config, owner.topic)
-        self._reader = ControlReader(self._config)
+        self._reader = ControlReader(self._config, fetch_wait_ms=50)
+        self._offsets = LogOffsets(self._config)
         self._writers = WriterSet()
         self._machine = ChangeMachine(count, self._writers, terms, owner._began, None)
         self._actions: deque[machine.Action] = deque()
@@ -275,17 +278,14 @@ class _Run:
 
     def _read_cuts(self, action: machine.ReadCuts) -> None:
         """The leaders' high watermarks, not the last stable offsets: an open transaction's records lie below a cut too."""
-        wanted = {TopicPartition(self._owner.topic, p): _LATEST for p in action.partitions}
+        topic = self._owner.topic
         try:
-            futures = self._owner._admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=3
-            )
-            marks = {place.partition: future.result(4).offset for place, future in futures.items()}
-        except (KafkaException, TimeoutError):
+            marks = self._offsets.high_watermarks([(topic, p) for p in action.partitions], timeout=3.0)
+        except (KafkaOperationError, BrokerUnreachableError):
             # A leader is away: ask again until the attempt's deadline ends it.
             self._actions.append(action) if self._machine.phase is machine.Phase.CUTTING else None
             self._listen(0.05)
             return
         crash_point("cuts-read")
         if self._machine.phase is machine.Phase.CUTTING:
-            self._step(machine.CutsRead(marks, clock.wall_ms()))
+            self._step(machine.CutsRead({p: mark for (_, p), mark in marks.items()}, clock.wall_ms()))

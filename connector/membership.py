@@ -163,7 +163,7 @@ class Membership:
         if self.starter.waits_for_founder(timeline, commits, owned):
             return False
         if 0 in new and self.starter.needs_founding(timeline, commits):
-            logs = self.starter.ends(topic, everywhere)
+            logs = self.starter.logs(topic, everywhere)
             if not self.views.await_look(topic, clock.now(), self.settings.control_timeout):
                 raise StaleViewError(topic, self.settings.control_timeout)
             timeline = self.view(topic).timeline

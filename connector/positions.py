@@ -26,7 +26,7 @@ class GroupPositions(threading.Thread):
 
     def __init__(self, config: Mapping[str, Any], group: str) -> None:
         super().__init__(name="keyorder-positions", daemon=True)
-        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._servers = str(config.get("bootstrap.servers"))
         self._group = group
         self._client = Consumer(
             {
@@ -88,7 +88,7 @@ class GroupPositions(threading.Thread):
         try:
             answers = self._client.committed([TopicPartition(t, p) for t, p in places], timeout=5.0)
         except KafkaException as raised:
-            typed = translate(raised.args[0], "read the offsets of", f"group {self._group}", self._bootstrap)
+            typed = translate(raised.args[0], "read the offsets of", f"group {self._group}", self._servers)
             if isinstance(typed, NotAuthorizedError):
                 self.failure = typed
             self._pause = _LAST

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from ..partitioner.starts import (
     Commit,
@@ -22,6 +23,7 @@ from ..partitioner.starts import (
 )
 from ..partitioner.timeline import Timeline
 from .kafka_errors import translate
+from .log_offsets import LogOffsets
 
 _TIMEOUT = 10.0
 
@@ -39,7 +41,11 @@ class Start:
 class Starter:
     """Works out the starts of one group, through the consumer that owns the partitions."""
 
-    def __init__(self, raw: Consumer, group: str, bootstrap_servers: str, from_latest: bool | None) -> None:
+    def __init__(
+        self, raw: Consumer, config: Mapping[str, Any], group: str, from_latest: bool | None, committed_only: bool
+    ) -> None:
+        bootstrap_servers = str(config.get("bootstrap.servers"))
+        self._offsets, self._committed_only = LogOffsets(config), committed_only
         self._raw, self._group, self._bootstrap, self._from_latest = raw, group, bootstrap_servers, from_latest
 
     def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:
@@ -55,15 +61,14 @@ class Starter:
 
     def log(self, topic: str, partition: int) -> tuple[int, int]:
         """(log start, end as this consumer may read it) of one partition, asked of its leader."""
-        try:
-            marks = self._raw.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT, cached=False)
-        except KafkaException as raised:
-            raise self._translated(raised, "list the offsets of", f"topic {topic}") from raised
-        return marks if marks is not None else (0, 0)
+        return self.logs(topic, [partition])[partition]
 
-    def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """`log` of several partitions."""
-        return {p: self.log(topic, p) for p in partitions}
+    def logs(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """`log` of several partitions, in one request per leader."""
+        places = [(topic, p) for p in partitions]
+        starts = self._offsets.earliest(places, _TIMEOUT)
+        ends = (self._offsets.stable_ends if self._committed_only else self._offsets.high_watermarks)(places, _TIMEOUT)
+        return {p: (starts[topic, p], ends[topic, p]) for _, p in places}
 
     def waits_for_founder(self, timeline: Timeline, commits: dict[int, Commit], owned: set[int]) -> bool:
         """Whether another member has to make the group first: the owner of partition 0 alone does it."""
@@ -106,10 +111,12 @@ class Starter:
     def starts(self, timeline: Timeline, commits: dict[int, Commit], owned: Iterable[int]) -> list[Start]:
         """Where the owned partitions start. Raises GroupResetError for commits that contradict each other."""
         check_consistent(self._group, timeline, commits)
+        owned = list(owned)
+        logs = self._logs_reaching(timeline.topic, owned, commits)
         found: list[Start] = []
         for p in owned:
             commit = commits.get(p)
-            low, high = self._log_reaching(timeline.topic, p, commit)
+            low, high = logs[p]
             if commit is None:
                 found.append(Start(p, low, None, -1))
             else:
@@ -117,16 +124,20 @@ class Starter:
                 found.append(Start(p, offset, commit.offset, -1 if commit.epoch is None else commit.epoch))
         return found
 
-    def _log_reaching(self, topic: str, partition: int, commit: Commit | None) -> tuple[int, int]:
-        """`log`, asked again for a moment while it ends below the commit: a new leader catches up with its watermark."""
-        attempts = Retrying(
-            stop=stop_after_delay(5.0),
-            wait=wait_fixed(0.2),
-            retry=retry_if_result(lambda log: commit is not None and log[1] < commit.offset),
-            retry_error_callback=lambda state: state.outcome.result() if state.outcome else (0, 0),
-        )
-        low, high = attempts(self.log, topic, partition)
-        return low, high
+    def _logs_reaching(
+        self, topic: str, partitions: list[int], commits: dict[int, Commit]
+    ) -> dict[int, tuple[int, int]]:
+        """`logs`, asked again for a moment while one ends below its commit: a new leader's watermark catches up."""
+
+        def short(logs: dict[int, tuple[int, int]]) -> bool:
+            return any(p in commits and logs[p][1] < commits[p].offset for p in partitions)
+
+        attempts = Retrying(stop=stop_after_delay(5.0), wait=wait_fixed(0.2), retry=retry_if_result(short))
+        try:
+            return attempts(self.logs, topic, partitions)
+        except RetryError as given_up:
+            logs: dict[int, tuple[int, int]] = given_up.last_attempt.result()
+            return logs
 
     def _translated(self, raised: KafkaException, operation: str, resource: str) -> Exception:
         return translate(raised.args[0], operation, resource, self._bootstrap)

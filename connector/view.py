@@ -45,7 +45,7 @@ class ViewKeeper(threading.Thread):
     def __init__(self, config: Mapping[str, Any], group: str, changed: Callable[[str], None]) -> None:
         super().__init__(name="keyorder-view", daemon=True)
         self._config, self._group, self._changed = dict(config), group, changed
-        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._servers = str(config.get("bootstrap.servers"))
         self._timelines: dict[str, Timeline] = {}
         self._views: dict[str, View] = {}
         self._waivers: dict[str, set[tuple[int, int]]] = {}
@@ -130,7 +130,7 @@ class ViewKeeper(threading.Thread):
         except KeyorderError as error:
             self._fail(error)
         except KafkaException as raised:
-            self._fail(translate(raised.args[0], "read", "the control topics", self._bootstrap))
+            self._fail(translate(raised.args[0], "read", "the control topics", self._servers))
         finally:
             if self._reader is not None:
                 self._reader.close()
@@ -176,8 +176,8 @@ class ViewKeeper(threading.Thread):
         """Without control topics nothing is managed; look again every T, since somebody may adopt."""
         began = clock.now()
         admin = AdminClient(connection_of(self._config))
-        if existing(admin, self._bootstrap):
-            self._reader = ControlReader(self._config)
+        if existing(admin, self._servers):
+            self._reader = ControlReader(self._config, fetch_wait_ms=100)
             self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))
             return True
         self._seen(topics, began)

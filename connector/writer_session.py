@@ -50,7 +50,7 @@ class WriterSession(threading.Thread):
     ) -> None:
         super().__init__(name="keyorder-writer", daemon=True)
         self.settings, self._lock, self._data, self._pump = settings, lock, data, pump
-        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._servers = str(config.get("bootstrap.servers"))
         self.writer_id = settings.writer_id or f"{config.get('client.id', 'writer')}-{uuid.uuid4().hex[:12]}"
         self.lease = LeaseKeeper(
             self.writer_id, settings.terms, settings.transactional_id, settings.transaction_timeout_ms
@@ -91,7 +91,7 @@ class WriterSession(threading.Thread):
             event = self._wanted[topic] = threading.Event()
         if not event.wait(self.settings.control_timeout):
             raise self.failure or BrokerUnreachableError(
-                self._bootstrap, f"no lease on {topic!r} within {self.settings.control_timeout:g} s"
+                self._servers, f"no lease on {topic!r} within {self.settings.control_timeout:g} s"
             )
         if topic in self._refused:
             raise self._refused[topic]
@@ -116,7 +116,7 @@ class WriterSession(threading.Thread):
         except KeyorderError as error:
             self._fail(error)
         except KafkaException as raised:
-            self._fail(translate(raised.args[0], "use", "the control topics", self._bootstrap))
+            self._fail(translate(raised.args[0], "use", "the control topics", self._servers))
         finally:
             self.send_until = float("-inf")
             self._reader.close()
@@ -274,7 +274,7 @@ class WriterSession(threading.Thread):
     def _written(self, error: Any, _: Any) -> None:
         """A lost lease record is followed by the next renewal, a refused one ends the writer."""
         if error is not None:
-            typed = translate(error, "write", f"control topic {WRITERS_TOPIC}", self._bootstrap)
+            typed = translate(error, "write", f"control topic {WRITERS_TOPIC}", self._servers)
             if isinstance(typed, NotAuthorizedError):
                 self._fail(typed)
                 self._stopping.set()
