@@ -1,0 +1,37 @@
+"""What can go wrong with a local Kafka, on top of the one error tree."""
+
+from __future__ import annotations
+
+from ...partitioner.errors import PeerError, UsageError
+
+
+class JavaNotFoundError(UsageError):
+    """No Java runtime of the needed version is on this machine."""
+
+
+class UnknownKafkaVersionError(UsageError):
+    """No lock file says which jars this Kafka version consists of."""
+
+
+class MissingExtraError(UsageError):
+    """An optional dependency is not installed; the text names the extra to install."""
+
+
+class ClusterStateError(UsageError):
+    """The data folder holds another cluster, or one that is running already."""
+
+
+class DownloadError(PeerError):
+    """A jar could not be fetched; the same call resumes where this one left."""
+
+    retriable = True
+
+
+class ChecksumError(PeerError):
+    """A fetched jar is not the one that was locked; it was not kept."""
+
+    retriable = True
+
+
+class BrokerFailedError(PeerError):
+    """A broker exited early or did not become ready; the text holds the end of its log."""

@@ -1,0 +1,70 @@
+"""What a cluster's data folder says about it: `cluster.json`, for the next process that comes along."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from .errors import ClusterStateError
+from .processes import ProcessId
+from .properties import ClusterPlan, Node
+
+_FILE = "cluster.json"
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """Identity, places and last known processes of a cluster."""
+
+    cluster_id: str
+    version: str
+    nodes: tuple[Node, ...]
+    processes: dict[int, ProcessId] = field(default_factory=dict)
+    """The process of each broker that was started and not yet stopped, by node id."""
+
+    @property
+    def plan(self) -> ClusterPlan:
+        """The plan as far as the file knows it: users and properties are not kept here."""
+        return ClusterPlan(self.version, self.nodes)
+
+    def running(self) -> dict[int, ProcessId]:
+        """The brokers whose very processes run now, by node id."""
+        return {node: process for node, process in self.processes.items() if process.find() is not None}
+
+
+def broker_folder(data_dir: Path, node_id: int) -> Path:
+    """The folder of one broker."""
+    return data_dir / f"broker-{node_id}"
+
+
+def load_state(data_dir: Path) -> ClusterState | None:
+    """The state of the cluster in `data_dir`, None where there is no cluster.
+
+    ClusterStateError for a file that is not ours or not whole.
+    """
+    path = data_dir / _FILE
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        return ClusterState(
+            cluster_id=str(document["cluster_id"]),
+            version=str(document["version"]),
+            nodes=tuple(Node(int(n["id"]), int(n["port"]), int(n["controller_port"])) for n in document["nodes"]),
+            processes={
+                int(node): ProcessId(int(p["pid"]), float(p["created"])) for node, p in document["processes"].items()
+            },
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise ClusterStateError(f"{path} does not describe a local cluster: {problem!r}") from problem
+
+
+def save_state(data_dir: Path, state: ClusterState) -> None:
+    """Replace the state at once: a reader sees the old or the new, never a part."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{_FILE}.", dir=data_dir)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(asdict(state), file, indent=1)
+    os.replace(temporary, data_dir / _FILE)

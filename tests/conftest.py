@@ -1,0 +1,102 @@
+"""Fixtures and options that every test may use.
+
+    kafka           one broker for the whole run: tests share it and take a topic name of their own
+    kafka3          three brokers for the whole run; a test that kills one starts it again
+    kafka_factory   special clusters for one test: kafka_factory(brokers=1, users=..., properties=...)
+    topic_name      a topic name that no other test has
+
+A test that uses one of the first three bears the marker `kafka` by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
+from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKafka
+
+BROKER_FIXTURES = {"kafka", "kafka3", "kafka_factory"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the brokers come from and which they are."""
+    group = parser.getgroup("kafka")
+    group.addoption(
+        "--kafka-supplier",
+        choices=("process", "docker"),
+        default="process",
+        help="brokers as processes of this machine (default) or as containers",
+    )
+    group.addoption("--kafka-version", default=DEFAULT_KAFKA_VERSION, help="Kafka version (%(default)s)")
+    group.addoption(
+        "--kafka-image",
+        default=None,
+        help="container image, such as apache/kafka:4.1.2; by default the one built from docker/Dockerfile",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers that belong to the fixtures of this file."""
+    config.addinivalue_line(
+        "markers", "process_supplier(reason): works on processes of this machine and not on containers"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the users of brokers, and skip what the chosen supplier cannot do."""
+    containers = config.getoption("--kafka-supplier") == "docker"
+    for item in items:
+        if BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kafka)
+        bound = item.get_closest_marker("process_supplier")
+        if containers and bound is not None:
+            reason = bound.args[0] if bound.args else "looks at the broker's process"
+            item.add_marker(pytest.mark.skip(reason=f"not on containers: {reason}"))
+
+
+@pytest.fixture(scope="session")
+def start_kafka(pytestconfig: pytest.Config) -> Callable[[ClusterSpec], KafkaUnderTest]:
+    """Starts a cluster of the chosen supplier, version and image. The caller stops it."""
+    version: str = pytestconfig.getoption("--kafka-version")
+    if pytestconfig.getoption("--kafka-supplier") == "process":
+        return lambda spec: ProcessKafka(spec, version)
+    from support.docker_cluster import DockerKafka, broker_image
+
+    image = pytestconfig.getoption("--kafka-image") or broker_image(version)
+    return lambda spec: DockerKafka(spec, image)
+
+
+def _session_cluster(start: Callable[[ClusterSpec], KafkaUnderTest], brokers: int) -> Iterator[KafkaUnderTest]:
+    started = start(ClusterSpec(brokers))
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
+    """One broker, shared by all tests of the run."""
+    yield from _session_cluster(start_kafka, 1)
+
+
+@pytest.fixture(scope="session")
+def kafka3(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
+    """Three brokers, shared by all tests of the run."""
+    yield from _session_cluster(start_kafka, 3)
+
+
+@pytest.fixture
+def kafka_factory(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaFactory]:
+    """Special clusters for one test."""
+    factory = KafkaFactory(start_kafka)
+    yield factory
+    factory.close()
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic name of this test alone; the test's own name is in it, for the reader of a broker's log."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", request.node.name).strip("-")[:60]
+    return f"{readable}-{uuid.uuid4().hex[:8]}"
