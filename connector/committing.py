@@ -167,11 +167,20 @@ class Committer:
                 max(owned.flushed, (proofs or {}).get(owned, -1)), flushed_epoch(timeline, owned.partition, offset)
             )
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata_of(max(epoch, 0))))
-        results = self._raw.commit(offsets=places, asynchronous=False) or []
+        try:
+            results = self._raw.commit(offsets=places, asynchronous=False) or []
+        except KafkaException as raised:
+            self._tell(raised.args[0], places)
+            raise
         by_place = {(r.topic, r.partition): r for r in results}
         for place, owned in zip(places, offsets, strict=True):
             result = by_place.get(owned.place)
             if result is not None and result.error is None:
                 owned.committed = place.offset
                 owned.committed_epoch = epoch_of(place.metadata)
+        self._tell(None, results)
         return results
+
+    def _tell(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        if self._settings.on_commit is not None:
+            self._settings.on_commit(error, places)

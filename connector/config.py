@@ -6,9 +6,11 @@ Settings that keyorder owns are refused with the reason, never silently replaced
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from confluent_kafka import KafkaError, TopicPartition
 
 from ..partitioner.errors import ConfigError
 from ..partitioner.lease import LeaseTerms
@@ -171,6 +173,7 @@ class ConsumerSettings:
     ordered: False switches the gates off for this client, never the routing.
     auto_commit: offsets of processed records are committed every auto_commit_interval.
     auto_store: a record counts as processed when poll() is called again after it was returned.
+    on_commit: called with (error, partitions) after every commit, as confluent_kafka does.
     hold_limit: records of one partition held in memory behind a closed gate before the partition is paused.
     """
 
@@ -184,6 +187,7 @@ class ConsumerSettings:
     control_timeout: float
     hold_limit: int
     incremental: bool
+    on_commit: Callable[[KafkaError | None, list[TopicPartition]], None] | None
 
 
 _CONSUMER_OPTIONS = {
@@ -205,6 +209,9 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     if reset not in known_or_error:
         raise ConfigError("auto.offset.reset", f"{reset!r} is not a policy", "use earliest, latest or error")
     strategy = str(theirs.get("partition.assignment.strategy", ""))
+    on_commit = theirs.pop("on_commit", None)
+    if on_commit is not None and not callable(on_commit):
+        raise ConfigError("on_commit", f"{on_commit!r} is not callable", "give a function of (error, partitions)")
     settings = ConsumerSettings(
         group=str(group),
         ordered=boolean(ours, "enable.ordered.delivery", True),
@@ -215,6 +222,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         partition_eof=boolean(theirs, "enable.partition.eof", False),
         control_timeout=milliseconds(ours, "keyorder.control.timeout.ms", 30_000),
         hold_limit=int(ours.get("keyorder.hold.max.messages", 10_000)),
+        on_commit=on_commit,
         incremental=str(theirs.get("group.protocol", "classic")).lower() == "consumer" or "cooperative" in strategy,
     )
     theirs["enable.auto.commit"] = False

@@ -28,6 +28,7 @@ from .writer_session import WriterSession
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
 Headers = list[tuple[str, Any]] | dict[str, Any] | None
 _STICKY_SECONDS = 0.01
+_HOLD_TIMES = 100_000
 _UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
 
 
@@ -73,6 +74,7 @@ class OrderedProducer:
         self._sticky: dict[str, tuple[int, float]] = {}
         self._silent: dict[Cohort, DeliveryCallback] = {}
         self._held = 0
+        self._hold_times: deque[float] = deque(maxlen=_HOLD_TIMES)
         self._closed = False
         self._session.start()
 
@@ -106,10 +108,11 @@ class OrderedProducer:
             if data is not None and self._blocked:
                 self._refuse_blocked(topic, data)
             route = sending.routing.of(data) if data is not None and explicit is None else None
-            if clock.now() >= self._session.send_until or sending.must_wait(data, route):
+            now = clock.now()
+            if now >= self._session.send_until or sending.must_wait(data, route):
                 if self._held >= self._settings.hold_limit:
                     raise BufferError("Local: Queue full (records are held by a layout change or a lapsed lease)")
-                sending.hold(data, record)
+                sending.hold(data, record, now)
                 self._held += 1
             else:
                 self._hand_over(record, data, route, explicit)
@@ -177,6 +180,13 @@ class OrderedProducer:
     def send_offsets_to_transaction(self, positions: list[Any], group_metadata: Any, timeout: float = -1) -> None:
         """As confluent_kafka.Producer.send_offsets_to_transaction."""
         self._raw.send_offsets_to_transaction(positions, group_metadata, timeout)
+
+    def hold_times(self) -> list[float]:
+        """Seconds that held records waited before they were sent, since the last call; the newest 100 000 of them."""
+        with self._lock:
+            times = list(self._hold_times)
+            self._hold_times.clear()
+        return times
 
     def close(self, timeout: float = -1) -> bool:
         """Deliver everything, leave the writer set, release all resources. True when nothing was left undelivered."""
@@ -335,7 +345,8 @@ class OrderedProducer:
                     self._held -= sending.release(self._release_one)
 
     def _release_one(self, held: Held[_Record], route: Route | None) -> bool:
-        if clock.now() >= self._session.send_until:
+        now = clock.now()
+        if now >= self._session.send_until:
             return False
         try:
             self._hand_over(held.record, held.key, route, None)
@@ -344,6 +355,7 @@ class OrderedProducer:
         except KafkaException as raised:
             if held.record.callback is not None:
                 self._deferred.append((held.record.callback, raised.args[0], _undelivered(held)))
+        self._hold_times.append(now - held.since)
         return True
 
     def _slice(self, deadline: float | None) -> float:

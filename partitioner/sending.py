@@ -41,10 +41,11 @@ class Cohort:
 
 @dataclass(slots=True)
 class Held(Generic[R]):
-    """A record that waits, with what its sender needs to send it later."""
+    """A record that waits since `since`, with what its sender needs to send it later."""
 
     key: bytes | None
     record: R
+    since: float = 0.0
 
 
 class TopicSending(Generic[R]):
@@ -99,9 +100,9 @@ class TopicSending(Generic[R]):
             return True
         return route is not None and self.routing.preparing and route.moving
 
-    def hold(self, key: bytes | None, record: R) -> None:
+    def hold(self, key: bytes | None, record: R, now: float = 0.0) -> None:
         """Put a record behind all that are held."""
-        self.held.append(Held(key, record))
+        self.held.append(Held(key, record, now))
         self._held_keys[key] = self._held_keys.get(key, 0) + 1
 
     def cohort(self, partition: int) -> Cohort:
