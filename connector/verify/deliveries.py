@@ -41,7 +41,11 @@ class Period:
 
 @dataclass(slots=True)
 class Delivery:
-    """One delivery: event indices of its start and end (NEVER: none), and of the actor's last seek here."""
+    """One delivery: event indices of its start and end (NEVER: none).
+
+    `sought` is the index of the partition's last declared seek, if that one led here; -1 otherwise. The
+    seek may be a former owner's: its commit of the new position makes the next owner read again.
+    """
 
     vid: int
     partition: int
@@ -100,7 +104,7 @@ class _Reader:
         self._offsets = offsets
         self._owners: dict[int, dict[str, Period]] = {}
         self._flying: dict[tuple[str, int, int], Delivery] = {}
-        self._seeks: dict[tuple[str, int], int] = {}
+        self._seeks: dict[int, tuple[int, int]] = {}  # partition -> (index, offset) of the last seek
         self._done: dict[int, set[int]] = {}
         self._next: dict[int, int] = {}  # per partition: the first place in `offsets` that is not done
         self._overrun: set[tuple[int, int]] = set()  # already reported
@@ -123,7 +127,7 @@ class _Reader:
         elif kind is Kind.COMMIT_UNKNOWN:
             self._ceiling[partition] = max(self._ceiling.get(partition, 0), event.offset)
         elif kind is Kind.SEEK:
-            self._seeks[event.actor, partition] = event.at
+            self._seeks[partition] = (event.at, event.offset)
         elif kind is Kind.OPEN:
             self.life_ends(event)
 
@@ -159,7 +163,9 @@ class _Reader:
         if period is None:
             past = self.view.periods.get((event.actor, event.partition))
             period = past[-1] if past else self._open(event)
-        sought = self._seeks.get((event.actor, event.partition), -1)
+        sought, since = self._seeks.get(event.partition, (-1, 0))
+        if event.offset < since:
+            sought = -1
         delivery = Delivery(event.vid, event.partition, event.offset, period, event.at, sought)
         self._flying[event.actor, event.partition, event.offset] = delivery
         self.view.deliveries.append(delivery)
