@@ -94,10 +94,6 @@ class Broker:
             return self._process.poll() is None
         return self._identity is not None and self._identity.find() is not None
 
-    def adopt(self, identity: ProcessId) -> None:
-        """Take over a broker that another process started."""
-        self._identity = identity
-
     def start(self) -> None:
         """Start the process and return at once; see `wait_ready`. Nothing happens if it runs."""
         if self.running:

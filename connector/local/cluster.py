@@ -12,13 +12,13 @@ from types import TracebackType
 
 from ...partitioner.errors import UsageError
 from .broker import START_TIMEOUT, STOP_TIMEOUT, Broker, java_command, server_properties_file
-from .errors import BrokerFailedError, ClusterStateError
+from .errors import AlreadyRunningError, BrokerFailedError, ClusterStateError
 from .jars import Progress, ensure_jars
 from .java import find_java
 from .processes import free_ports, is_free, terminate
 from .properties import ClusterPlan, Node, check_users, client_config
 from .repository import kafka_dir
-from .state import ClusterState, broker_folder, load_state, save_state
+from .state import ClusterState, broker_folder, load_state, save_state, starting
 from .storage import JavaRun, ensure_template, format_folder, new_id
 from .versions import DEFAULT_KAFKA_VERSION, load_lock
 
@@ -83,15 +83,19 @@ class LocalCluster:
     def start(self, timeout: float = START_TIMEOUT) -> None:
         """Start every broker and return when each sees all. Nothing stays running if that fails.
 
-        JavaNotFoundError, DownloadError, ChecksumError, ClusterStateError or BrokerFailedError.
+        JavaNotFoundError, DownloadError, ChecksumError, ClusterStateError, AlreadyRunningError or
+        BrokerFailedError.
         """
         java = find_java()
         class_path = ensure_jars(self._lock, progress=self._progress)
         run = partial(java_command, java.executable, class_path, self._heap)
         template = ensure_template(self.version, kafka_dir(self.version), run)
+        with starting(self.data_dir):
+            self._start_formatted(template, run, timeout)
+
+    def _start_formatted(self, template: Path, run: JavaRun, timeout: float) -> None:
         known = self._checked_state()
         self._cluster_id = known.cluster_id if known else new_id()
-        self.data_dir.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             nodes = self._nodes(known if attempt == 1 else None)
             plan = ClusterPlan(self.version, nodes, self._users, self._properties)
@@ -120,7 +124,7 @@ class LocalCluster:
         if known is None:
             return None
         if known.running():
-            raise ClusterStateError(f"the cluster in {self.data_dir} is running already")
+            raise AlreadyRunningError(f"the cluster in {self.data_dir} is running already")
         if known.version != self.version or len(known.nodes) != self._count:
             raise ClusterStateError(
                 f"{self.data_dir} holds a cluster of Kafka {known.version} with {len(known.nodes)} broker(s), "
@@ -178,7 +182,7 @@ class LocalCluster:
     def wipe(self) -> None:
         """End every broker at once and delete the data."""
         self._end(grace=0)
-        _delete(self.data_dir)
+        wipe_folder(self.data_dir)
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -202,9 +206,9 @@ def stop_cluster(data_dir: Path, grace: float = STOP_TIMEOUT) -> list[int]:
     return sorted(running)
 
 
-def _delete(folder: Path) -> None:
-    """Delete what a cluster writes; other files in a folder that the caller named are not ours."""
-    for path in (*folder.glob("broker-[0-9]*"), folder / "cluster.json"):
+def wipe_folder(folder: Path) -> None:
+    """Delete what a stopped cluster wrote; other files in a folder that the caller named are not ours."""
+    for path in (*folder.glob("broker-[0-9]*"), folder / "cluster.json", folder / ".lock"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         elif path.exists():

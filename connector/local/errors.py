@@ -18,7 +18,11 @@ class MissingExtraError(UsageError):
 
 
 class ClusterStateError(UsageError):
-    """The data folder holds another cluster, or one that is running already."""
+    """The data folder holds another cluster than the one asked for."""
+
+
+class AlreadyRunningError(ClusterStateError):
+    """The cluster of that data folder runs, started by this or by another process."""
 
 
 class DownloadError(PeerError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from .processes import ProcessId
 from .properties import ClusterPlan, Node
 
 _FILE = "cluster.json"
+_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,18 @@ class ClusterState:
     def running(self) -> dict[int, ProcessId]:
         """The brokers whose very processes run now, by node id."""
         return {node: process for node, process in self.processes.items() if process.find() is not None}
+
+
+@contextmanager
+def starting(data_dir: Path) -> Iterator[None]:
+    """Held while a cluster starts, so that two starts at once do not both find nothing running.
+
+    The kernel lets go of it when the process ends, however it ends.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / _LOCK).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def broker_folder(data_dir: Path, node_id: int) -> Path:

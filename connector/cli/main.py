@@ -1,0 +1,102 @@
+"""The `keyorder` command: its commands by name, and the one place where an error becomes an exit code.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused as unsafe, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from ..._version import __version__
+from ...partitioner.errors import KeyorderError, OrderError, UsageError
+from .output import emit_json, error_document, wants_json
+
+# Name of a command: "module below keyorder:click command". Imported when called for, so that one
+# command does not wait for the libraries of all.
+COMMANDS = {
+    "local": "connector.cli.local:local",
+}
+
+DONE, FAILED, USAGE, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is called or listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the alphabet."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(f"{_PACKAGE}.{module}"), attribute)
+        assert isinstance(command, click.Command), COMMANDS[cmd_name]
+        return command
+
+
+@click.group(
+    cls=LazyGroup, name="keyorder", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(__version__, prog_name="keyorder")
+def cli() -> None:
+    """Keeps every key in order while a Kafka topic's partition count grows and shrinks."""
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that an error stands for."""
+    if isinstance(error, OrderError):
+        return REFUSED
+    if isinstance(error, (UsageError, click.UsageError)):
+        return USAGE
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return INTERRUPTED
+    return FAILED
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command line and exit. Errors go to stderr, or with `--output json` to stdout as an object."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    raise SystemExit(_run(words))
+
+
+def _run(words: list[str]) -> int:
+    try:
+        result = cli.main(words, prog_name="keyorder", standalone_mode=False)
+        # Without its standalone mode click hands back the code of ctx.exit(code).
+        return result if isinstance(result, int) else DONE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted.", err=True)
+        return INTERRUPTED
+    except click.ClickException as error:
+        return _report(words, error, error.format_message(), False)
+    except KeyorderError as error:
+        return _report(words, error, str(error), error.retriable)
+    except BrokenPipeError:
+        # Whoever read our output has left, as `head` does. Nothing is to be said, and to nobody.
+        sys.stderr.close()
+        return FAILED
+    except Exception as error:
+        # A bug, ours or a library's: the trace is for the report of it.
+        traceback.print_exc()
+        return _report(words, error, str(error), False)
+
+
+def _report(words: list[str], error: Exception, message: str, retriable: bool) -> int:
+    if wants_json(words):
+        emit_json(error_document(type(error).__name__, message, retriable))
+    elif isinstance(error, click.UsageError):
+        error.show()
+    else:
+        click.echo(f"Error: {message}", err=True)
+    return exit_code(error)

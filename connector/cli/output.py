@@ -1,0 +1,78 @@
+"""What a command prints: tables for people or one JSON object for programs, by `--output table|json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+FORMATS = ("table", "json")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def output_option(command: Command) -> Command:
+    """Adds `--output table|json` to a command, which takes it as its argument `output`."""
+    return click.option(
+        "--output",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="A table for people or one JSON object for programs.",
+    )(command)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON.
+
+    Read from the words and not from the parsed options: a line that cannot be parsed is reported too.
+    """
+    chosen = "table"
+    for position, word in enumerate(arguments):
+        if word == "--":
+            break
+        if word.startswith("--output="):
+            chosen = word.partition("=")[2]
+        elif word == "--output" and position + 1 < len(arguments):
+            chosen = arguments[position + 1]
+    return chosen == "json"
+
+
+def emit_json(document: Mapping[str, Any]) -> None:
+    """One JSON object on stdout. Names keep the order in which they are documented."""
+    click.echo(json.dumps(document, indent=2, default=str))
+
+
+def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """A table on stdout, as wide as it needs to be when stdout is no terminal."""
+    # Loaded on use: half of what `keyorder --version` would take.
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    console = Console()
+    if console.is_terminal:
+        console.print(table, markup=False)
+    else:
+        # A pipe has no width: folded cells would break what reads them.
+        Console(width=max(console.width, 400)).print(table)
+
+
+def emit(output: str, document: Mapping[str, Any], columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """The document as JSON or the rows as a table, as `output` says."""
+    if output == "json":
+        emit_json(document)
+    else:
+        emit_table(columns, rows)
+
+
+def error_document(kind: str, message: str, retriable: bool) -> dict[str, Any]:
+    """The object that stands for a failed command: {"error": {"type", "message", "retriable"}}."""
+    return {"error": {"type": kind, "message": message, "retriable": retriable}}
