@@ -19,7 +19,7 @@ from .checks_delivery import GroupChecks, Tally
 from .checks_log import check_log
 from .deliveries import read_groups
 from .events import Kind
-from .history import History
+from .history import History, cycles_uncollected
 from .topology import Topology
 from .truth import Order, Row, Truth, build
 
@@ -137,9 +137,10 @@ def judge(
     left, where partitions were emptied. `starts`: per group its first offsets, where it did not begin at
     the start of the log. `compacted`: the topic's cleaner ran.
     """
-    truth = build(history, log, topology, log_starts=log_starts, compacted=compacted)
-    order = truth.order if source_order == "log" else truth.by_writer
-    return _judge(truth, order, mode, quiesced, starts or {}, full=True)
+    with cycles_uncollected():
+        truth = build(history, log, topology, log_starts=log_starts, compacted=compacted)
+        order = truth.order if source_order == "log" else truth.by_writer
+        return _judge(truth, order, mode, quiesced, starts or {}, full=True)
 
 
 def judge_stock(
@@ -156,8 +157,9 @@ def judge_stock(
 
     A key is reordered when a record of it was first delivered after a later one of the same writer.
     """
-    truth = build(history, log, None, log_starts=log_starts, compacted=compacted)
-    return _judge(truth, truth.by_writer, mode, quiesced, starts or {}, full=False)
+    with cycles_uncollected():
+        truth = build(history, log, None, log_starts=log_starts, compacted=compacted)
+        return _judge(truth, truth.by_writer, mode, quiesced, starts or {}, full=False)
 
 
 def _judge(truth: Truth, order: Order, mode: Mode, quiesced: bool, starts: Starts, *, full: bool) -> Verdict:
