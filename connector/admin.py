@@ -20,7 +20,7 @@ from ..partitioner.errors import (
 )
 from ..partitioner.layout import Layout
 from ..partitioner.members import WriterSet
-from ..partitioner.records import Lease, Ready
+from ..partitioner.records import Lease, Ready, timeline_key
 from ..partitioner.timeline import Epoch, OpenChange, Timeline
 from . import clock
 from .config import connection_of, split
@@ -205,7 +205,7 @@ class TopicAdmin:
             writer = TimelineWriter(self._config, topic, timeout)
             reader = ControlReader(self._config, fetch_wait_ms=50)
             try:
-                if self._adopt_once(topic, layout, settings, writer, reader):
+                if self._adopt_once(topic, layout, settings, writer, reader, deadline):
                     return
             except UnknownResultError:
                 if clock.now() >= deadline:
@@ -221,6 +221,7 @@ class TopicAdmin:
         settings: Mapping[str, str],
         writer: TimelineWriter,
         reader: ControlReader,
+        deadline: float,
     ) -> bool:
         """One try under the topic's transactional id. Two adopters agree: the second reads the first's timeline."""
         writer.start()
@@ -241,7 +242,8 @@ class TopicAdmin:
             settings={k: v for k, v in settings.items() if k != "enable.ordered.delivery"},
         )
         writer.write(timeline, "adopt")
-        reader.read_to_end()
+        # A transaction is decided before its markers are written: "committed" is not "visible" yet.
+        reader.await_message(lambda message: message.key == timeline_key(topic), deadline - clock.now())
         physical = identify(self._admin, topic, self._bootstrap).partitions
         if physical != layout.count:
             raise LayoutError(

@@ -80,6 +80,7 @@ class OrderedConsumer:
         self._members.commits = self._commits
         self._ready: deque[Message] = deque()
         self._intake.ready = self._gates.ready = self._ready
+        self._given: list[Message] = []
         self._touched: set[tuple[str, int]] = set()
         self._last_raw = clock.now()
         self._closed = False
@@ -229,22 +230,27 @@ class OrderedConsumer:
         self.close()
 
     def _take(self, wanted: int, timeout: float | None) -> list[Message]:
-        """The engine: settle what was returned before, let in what may be delivered, wait for more."""
+        """The engine: settle what was returned before, let in what may be delivered, wait for more.
+
+        A rebalance in between takes back what was already collected here for partitions that have gone.
+        """
         if self._closed:
             raise RuntimeError("Consumer closed")
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self._finish_returned()
-        given: list[Message] = []
+        given = self._given = []
         while True:
             self._give(given, wanted)
             now = clock.now()
             enough = len(given) >= wanted or (given and wanted == 1)
             if enough and now - self._last_raw < _KEEPALIVE:
+                self._given = []
                 return given
             left = 0.0 if enough else self._patience(deadline, now)
             self._turn(wanted, left)
             self._give(given, wanted)
             if len(given) >= wanted or (deadline is not None and clock.now() >= deadline):
+                self._given = []
                 return given
 
     def _turn(self, wanted: int, wait: float) -> None:
@@ -293,9 +299,11 @@ class OrderedConsumer:
         self._touched -= places
 
     def _ready_without(self, places: set[tuple[str, int]]) -> None:
-        kept = [m for m in self._ready if m.error() is not None or place_of(m) not in places]
-        self._ready.clear()
-        self._ready.extend(kept)
+        """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
+        for unseen in (self._ready, self._given):
+            kept = [m for m in unseen if m.error() is not None or place_of(m) not in places]
+            unseen.clear()
+            unseen.extend(kept)
 
     def _timeline_changed(self, topic: str) -> None:
         """On the view's thread: let a classic member see new partitions. Only a look at *all* topics wakes it."""

@@ -5,7 +5,7 @@ The position counts transaction markers too: a record-less tail shows only in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +116,15 @@ class ControlReader:
                 raise BrokerUnreachableError(self._bootstrap, "the control topics could not be read to their end")
             read.extend(self.poll(0.1))
         return read
+
+    def await_message(self, wanted: Callable[[ControlMessage], bool], timeout: float) -> ControlMessage:
+        """Read on until such a message shows. Raises BrokerUnreachableError after `timeout` seconds."""
+        deadline = clock.now() + timeout
+        while clock.now() < deadline:
+            for message in self.poll(0.1):
+                if wanted(message):
+                    return message
+        raise BrokerUnreachableError(self._bootstrap, f"a record just written did not show within {timeout:.0f} s")
 
     def close(self) -> None:
         """Leave nothing behind."""

@@ -1,0 +1,106 @@
+"""Growth under load on real brokers, judged by the history checker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from keyorder.connector.crash import CONTROLLER_STEPS
+from support.cluster import KafkaUnderTest
+from support.workload import Workload, assert_in_order
+
+
+def test_grows_under_load_with_a_member_joining_and_one_killed(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Two writers and a changing group see 4 -> 6 -> 9 -> 16 without a lost, reordered or repeated record."""
+    with Workload(kafka, tmp_path, topic_name) as run:
+        run.consumer("c1", "g", work_s=0.0002)
+        doomed = run.consumer("c2", "g", work_s=0.0002)
+        run.writer("w1", shared_keys=["hot"], seed=1)
+        run.writer("w2", shared_keys=["hot"], seed=2)
+        assert run.expand(6) == 0
+        run.consumer("c3", "g", work_s=0.0002)
+        assert run.expand(9) == 0
+        run.kill(doomed)
+        assert run.expand(16) == 0
+
+        verdict = run.finish()
+
+        assert_in_order(verdict)
+        assert verdict.keys_moved > 50
+
+
+def test_controller_killed_at_every_step_resumes(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Whatever step a controller dies at, the same command given again finishes the change, in order."""
+    with Workload(kafka, tmp_path, topic_name, partitions=2) as run:
+        run.consumer("c1", "g")
+        run.consumer("c2", "g")
+        run.writer("w1", rate=400, keys=100)
+        count = 2
+        for step in CONTROLLER_STEPS:
+            count += 1
+            died = run.expand(count, env={**os.environ, "KEYORDER_CRASH_AT": step})
+            if step != "abort-sent":  # only a resumed change gives an attempt up
+                assert died == -9, f"{step} was not reached"
+            assert run.expand(count) == 0
+            assert run.admin.describe(topic_name).layout.count == count
+
+        assert_in_order(run.finish())
+
+
+def test_controller_killed_while_it_gives_an_attempt_up(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """A controller that dies inside the ABORT of its predecessor's attempt leaves nothing half-done either."""
+    with Workload(kafka, tmp_path, topic_name, partitions=2) as run:
+        run.consumer("c1", "g")
+        run.writer("w1", rate=400, keys=100)
+        assert run.expand(3, env={**os.environ, "KEYORDER_CRASH_AT": "prepare-written"}) == -9
+        assert run.expand(3, env={**os.environ, "KEYORDER_CRASH_AT": "abort-sent"}) == -9
+        assert run.expand(3) == 0
+
+        assert_in_order(run.finish())
+
+
+def test_a_group_far_behind_when_two_growths_happen(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """100 000 records of backlog across two growths reach a group that starts later, in order."""
+    with Workload(kafka, tmp_path, topic_name) as run:
+        run.writer("w1", rate=50_000, count=40_000, keys=500, linger=True).expect("finished")
+        assert run.expand(6) == 0
+        run.writer("w2", rate=50_000, count=30_000, keys=500, linger=True).expect("finished")
+        assert run.expand(9) == 0
+        run.writer("w3", rate=50_000, count=30_000, keys=500, linger=True).expect("finished")
+        assert sum(run.ends().values()) == 100_000
+        run.consumer("c1", "g", batch=500)
+        run.consumer("c2", "g", batch=500)
+        run.drain()
+
+        verdict = run.verdict(quiesced=False)
+
+        assert_in_order(verdict)
+        assert verdict.records == 100_000
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"partition.assignment.strategy": "roundrobin"},
+        {"partition.assignment.strategy": "cooperative-sticky"},
+        {"group.protocol": "consumer"},
+    ],
+    ids=["roundrobin", "cooperative-sticky", "kip-848"],
+)
+def test_growth_under_each_group_protocol(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, protocol: dict[str, str]
+) -> None:
+    """Gates and rebalances work together under every assignment protocol of the stock client."""
+    with Workload(kafka, tmp_path, topic_name, partitions=3) as run:
+        run.consumer("c1", "g", config=protocol)
+        run.writer("w1", rate=800)
+        run.consumer("c2", "g", config=protocol)
+        assert run.expand(5) == 0
+        run.consumer("c3", "g", config=protocol)
+
+        assert_in_order(run.finish())

@@ -1,0 +1,144 @@
+"""A writer or a consumer as a process of its own, driven by one JSON object and by the end of its standard input.
+
+    python worker.py '{"role": "writer", ...}'
+
+It runs until its input closes, finishes cleanly, and writes all that it saw into a history file.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer
+from keyorder.connector.verify.events import decode_value, encode_value
+from keyorder.connector.verify.recorder import Recorder
+
+
+def stopped_by_input() -> threading.Event:
+    """An event that is set when the parent closes our input, or is gone."""
+    done = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        done.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return done
+
+
+def say(**facts: Any) -> None:
+    """One status line for the parent."""
+    print(json.dumps(facts), flush=True)
+
+
+def write(spec: dict[str, Any], done: threading.Event) -> None:
+    """Send numbered records of the spec's keys at its rate, until told to stop or `count` are sent."""
+    rng = random.Random(spec.get("seed", 0))
+    keys: list[str] = [f"{spec['actor']}-{i}" for i in range(spec["keys"])] + spec.get("shared_keys", [])
+    seqs = dict.fromkeys(keys, 0)
+    recorder = Recorder(spec["history"], spec["actor"], run=spec["run"])
+    producer = OrderedProducer(spec["config"])
+    interval = 1 / spec["rate"]
+    limit = spec.get("count")
+
+    def report(key: str, seq: int) -> Any:
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                recorder.send_ok(key, seq, message.partition(), message.offset())
+            else:
+                recorder.send_unknown(key, seq)
+
+        return delivered
+
+    sent = 0
+    say(event="started")
+    due = time.monotonic()
+    while not done.is_set() and (limit is None or sent < limit):
+        key = rng.choice(keys) if rng.random() < 0.8 else keys[rng.randrange(min(5, len(keys)))]
+        seqs[key] += 1
+        recorder.send_invoke(key, seqs[key])
+        value = encode_value(spec["run"], spec["actor"], key, seqs[key])
+        while True:
+            try:
+                producer.produce(spec["topic"], value, key, on_delivery=report(key, seqs[key]))
+                break
+            except BufferError:
+                producer.poll(0.05)
+        sent += 1
+        producer.poll(0)
+        due += interval
+        if sent % 20 == 0 and due > time.monotonic():
+            done.wait(due - time.monotonic())  # the pace of the load, nothing is awaited
+    left = producer.flush(60)
+    say(event="finished", sent=sent, left=left, holds=len(producer.hold_times()))
+    if spec.get("linger"):
+        done.wait()
+    producer.close()
+    recorder.close()
+
+
+class Recording(KeyRebalanceListener):
+    """Notes assignments in the history."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def on_assign(self, partitions: list[TopicPartition]) -> None:
+        self._recorder.assign([p.partition for p in partitions])
+
+    def on_revoke(self, partitions: list[TopicPartition]) -> None:
+        self._recorder.revoke([p.partition for p in partitions])
+
+    def on_lost(self, partitions: list[TopicPartition]) -> None:
+        self._recorder.lost([p.partition for p in partitions])
+
+
+def read(spec: dict[str, Any], done: threading.Event) -> None:
+    """Consume until told to stop; each batch is 'processed' between deliver-start and deliver-end."""
+    recorder = Recorder(spec["history"], spec["actor"], group=spec["config"]["group.id"], run=spec["run"])
+
+    def committed(error: Any, partitions: list[TopicPartition]) -> None:
+        for p in partitions:
+            failed = error is not None or p.error is not None
+            recorder.commit(p.partition, p.offset, "unknown" if failed else "ok")
+
+    consumer = OrderedConsumer({**spec["config"], "on_commit": committed})
+    consumer.subscribe([spec["topic"]], listener=Recording(recorder))
+    say(event="started")
+    delivered = 0
+    pause = spec.get("work_s", 0.0)
+    batch = spec.get("batch", 200)
+    while not done.is_set():
+        messages = consumer.consume(batch, 0.05) if batch > 1 else [m for m in [consumer.poll(0.05)] if m is not None]
+        rows = []
+        for message in messages:
+            if message.error() is not None:
+                say(event="error", error=str(message.error()))
+                continue
+            data = message.value()
+            rows.append((message.partition(), message.offset(), decode_value(data) if data is not None else None))
+        if rows:
+            recorder.deliver_starts(rows)
+            if pause:
+                time.sleep(pause * len(rows))
+            recorder.deliver_ends(rows)
+            delivered += len(rows)
+    consumer.close()
+    recorder.close()
+    say(event="finished", delivered=delivered, strays=consumer.strays)
+
+
+def main() -> None:
+    spec = json.loads(sys.argv[1])
+    done = stopped_by_input()
+    {"writer": write, "consumer": read}[spec["role"]](spec, done)
+
+
+if __name__ == "__main__":
+    main()

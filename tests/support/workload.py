@@ -1,0 +1,207 @@
+"""A run: writers and consumers as processes on one topic, changes of its layout, and the checker's verdict at the end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from keyorder import TopicAdmin
+from keyorder.connector import clock
+from keyorder.connector.verify.history import load
+from keyorder.connector.verify.recorder import Recorder
+from keyorder.connector.verify.topology import Epoch, Topology
+from keyorder.connector.verify.verdict import Verdict, judge
+from support.cluster import KafkaUnderTest
+
+WORKER = Path(__file__).parent / "worker.py"
+
+
+class Worker:
+    """One worker process. Its status lines are read on demand."""
+
+    def __init__(self, spec: dict[str, Any], env: Mapping[str, str] | None = None) -> None:
+        self.actor = spec["actor"]
+        self.process = subprocess.Popen(
+            [sys.executable, str(WORKER), json.dumps(spec)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+
+    def expect(self, event: str) -> dict[str, Any]:
+        """The next status line of that event; fails with what the process said if it ended."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            facts: dict[str, Any] = json.loads(line)
+            if facts["event"] == event:
+                return facts
+        raise AssertionError(f"{self.actor} ended with {self.process.wait()} before {event!r}")
+
+    def stop(self) -> dict[str, Any]:
+        """Let it finish in its own way."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        facts = self.expect("finished")
+        assert self.process.wait(60) == 0
+        return facts
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Workload:
+    """Everything that happens on one topic. Use as a context manager: nothing is left running."""
+
+    def __init__(self, kafka: KafkaUnderTest, folder: Path, topic: str, partitions: int = 4, **create: Any) -> None:
+        self.kafka, self.folder, self.topic = kafka, folder, topic
+        self.run = uuid.uuid4().hex[:8]
+        self.admin = TopicAdmin(kafka.client_config())
+        self.admin.create(topic, partitions, **create)
+        self.workers: list[Worker] = []
+        self.groups: set[str] = set()
+        self._own = Recorder(folder / "test.jsonl", "test", run=self.run)
+
+    def __enter__(self) -> Workload:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.kill()
+        self._own.close()
+
+    def writer(self, actor: str, **spec: Any) -> Worker:
+        """Start a writer. spec: rate (records/s), keys, count, seed, config."""
+        config = {**self.kafka.client_config(), "linger.ms": 2, "log_level": 0, **spec.pop("config", {})}
+        full = {"rate": 1_000, "keys": 200, **spec, "role": "writer", "config": config}
+        return self._start(actor, full)
+
+    def consumer(self, actor: str, group: str, **spec: Any) -> Worker:
+        """Start a consumer. spec: work_s per record, batch, config."""
+        self.groups.add(group)
+        config = {
+            **self.kafka.client_config(),
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 300,
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 1_000,
+            "fetch.wait.max.ms": 50,
+            "log_level": 0,
+            **spec.pop("config", {}),
+        }
+        if config.get("group.protocol") == "consumer":
+            del config["session.timeout.ms"], config["heartbeat.interval.ms"]
+        return self._start(actor, {**spec, "role": "consumer", "config": config})
+
+    def _start(self, actor: str, spec: dict[str, Any]) -> Worker:
+        spec |= {
+            "actor": actor,
+            "topic": self.topic,
+            "run": self.run,
+            "history": str(self.folder / f"{actor}.jsonl"),
+        }
+        worker = Worker(spec)
+        self.workers.append(worker)
+        worker.expect("started")
+        return worker
+
+    def kill(self, worker: Worker) -> None:
+        """SIGKILL, noted in the history."""
+        worker.kill()
+        self._own.crash(worker.actor)
+
+    def expand(self, count: int, env: Mapping[str, str] | None = None) -> int:
+        """Grow in a process of its own, so that it may be killed. Returns its exit status."""
+        code = (
+            "import json, sys; from keyorder import TopicAdmin; "
+            "TopicAdmin(json.loads(sys.argv[1])).expand(sys.argv[2], int(sys.argv[3]))"
+        )
+        config = json.dumps(self.kafka.client_config())
+        command = [sys.executable, "-c", code, config, self.topic, str(count)]
+        return subprocess.run(command, env=env, check=False, stderr=subprocess.PIPE).returncode
+
+    def ends(self) -> dict[int, int]:
+        """The high watermark of every partition."""
+        consumer = Consumer({**self.kafka.client_config(), "group.id": "ends"})
+        try:
+            partitions = consumer.list_topics(self.topic, timeout=10).topics[self.topic].partitions
+            return {p: consumer.get_watermark_offsets(TopicPartition(self.topic, p), timeout=10)[1] for p in partitions}
+        finally:
+            consumer.close()
+
+    def drain(self, timeout: float = 90.0) -> None:
+        """Wait until every group has committed every partition's end."""
+        deadline = clock.now() + timeout
+        ends = self.ends()
+        for group in self.groups:
+            client = Consumer({**self.kafka.client_config(), "group.id": group, "isolation.level": "read_uncommitted"})
+            while True:
+                places = client.committed([TopicPartition(self.topic, p) for p in ends], timeout=10)
+                behind = {p.partition: (p.offset, ends[p.partition]) for p in places if p.offset < ends[p.partition]}
+                behind = {p: gap for p, gap in behind.items() if gap[1] > 0}
+                if not behind:
+                    break
+                assert clock.now() < deadline, f"group {group} is stuck: {behind}, {self.admin.describe(self.topic)}"
+            client.close()
+
+    def log(self) -> Iterator[tuple[int, int, bytes, bytes, int | None]]:
+        """Every record, read by a plain read_committed consumer."""
+        consumer = Consumer(
+            {**self.kafka.client_config(), "group.id": "log", "enable.partition.eof": True, "enable.auto.commit": False}
+        )
+        partitions = consumer.list_topics(self.topic, timeout=10).topics[self.topic].partitions
+        consumer.assign([TopicPartition(self.topic, p, 0) for p in partitions])
+        open_ends = set(partitions)
+        while open_ends:
+            for message in consumer.consume(1000, 0.2):
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    open_ends.discard(message.partition())
+                    continue
+                headers = dict(message.headers() or [])
+                hint = headers.get("keyorder-epoch")
+                yield (
+                    message.partition(),
+                    message.offset(),
+                    message.key() or b"",
+                    message.value() or b"",
+                    None if hint is None else int(hint),
+                )
+        consumer.close()
+
+    def verdict(self, **options: Any) -> Verdict:
+        """What the checker says of it all."""
+        timeline = self.admin.timeline(self.topic)
+        epochs = [Epoch(e.number, e.count, dict(e.ends), dict(e.begins)) for e in timeline.epochs]
+        history = load(sorted(self.folder.glob("*.jsonl")))
+        return judge(history, self.log(), Topology(timeline.initial, epochs), **options)
+
+    def finish(self) -> Verdict:
+        """Stop the writers, drain, stop the consumers, judge."""
+        running = [w for w in self.workers if w.process.poll() is None]
+        for worker in [w for w in running if w.actor.startswith("w")]:
+            facts = worker.stop()
+            assert facts["left"] == 0
+        self.drain()
+        for worker in [w for w in running if not w.actor.startswith("w")]:
+            worker.stop()
+        return self.verdict()
+
+
+def assert_in_order(verdict: Verdict) -> None:
+    """0 lost, 0 reordered, 0 illegal duplicates, and no other anomaly."""
+    assert (verdict.reordered_keys, verdict.lost, verdict.illegal_duplicates) == (0, 0, 0), verdict.summary()
+    assert verdict.valid, verdict.summary()
