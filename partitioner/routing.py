@@ -102,7 +102,8 @@ def parse_hint(value: bytes | str | None) -> int | None:
     if value is None:
         return None
     try:
-        text = value.decode() if isinstance(value, bytes) else value
-        return int(text) if text.isdigit() and len(text) <= 10 else None
+        text = value.decode("ascii") if isinstance(value, bytes) else value
     except UnicodeDecodeError:
         return None
+    # isdigit() alone also takes superscripts and foreign digits, which int() refuses or reads
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
