@@ -7,6 +7,7 @@ As bytes:
     k1|<run>|<writer>|<key>|<seq>|<crc32 as 8 hex digits>|<padding>
 
 `run` and `writer` hold no `|`; `key` may hold anything. The crc covers all the rest, padding included.
+A record that is sent without a Kafka key has the key "".
 
 A **history** is a row of events on one clock that all processes of one machine share (see
 `recorder`), each a compact JSON array:

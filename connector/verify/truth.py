@@ -5,7 +5,8 @@
 - **L_k**: the records of key k by (segment of k's chain of homes, offset). A record that lies in no
   segment is a stray: the log checks name it (R1, R3), and it has no place in L_k. pos(x) is x's index
   in L_k; a value that stands twice has the first of its places (R6 names it).
-- Records with a null key have no order, but they count in everything else.
+- Records with a null key have no order, but they count in everything else. Their value's key is "" by
+  convention: where the log was trimmed, nothing else tells that they had none.
 - **Trimmed**: below `log_starts[p]` the log was deleted (a retired partition, emptied). What was
   acknowledged or delivered from there stands as if it had been read.
 - **Compacted**: with `compacted`, an acknowledged or delivered record that is gone counts as present
@@ -198,6 +199,8 @@ def _outlived(
 
 
 def _rank(truth: Truth, vid: int, partition: int, offset: int) -> tuple[int, int] | None:
+    if not truth.key(vid):
+        return None
     chain = truth.chain(vid)
     segment = 0 if chain is None else locate(chain, partition, offset)
     return None if segment is None else (segment, offset)
@@ -208,9 +211,9 @@ def _arrange(truth: Truth, places: list[tuple[int, int, int]], nameless: set[int
     streams: dict[tuple[str, str], set[int]] = {}
     for vid, partition, offset in places:
         truth.place.setdefault(vid, (partition, offset))
-        if vid in nameless:
-            continue
         value = truth.history.values[vid]
+        if vid in nameless or not value.key:
+            continue
         streams.setdefault((value.writer, value.key), set()).add(vid)
         if truth.topology is not None:
             rank = _rank(truth, vid, partition, offset)

@@ -218,6 +218,15 @@ def test_records_without_a_key_have_no_order_but_must_arrive() -> None:
     assert s.gets("c1", a).judge().valid
 
 
+def test_records_without_a_key_have_no_order_where_the_log_was_emptied_either() -> None:
+    """Their key "" tells it when the log no longer can."""
+    s = Script()
+    a, b = s.sent(1, key=""), s.sent(2, key="")
+    s.on(Kind.ASSIGN, "c1").gets("c1", b, a)
+    s.case.log.clear()
+    assert s.judge(log_starts={0: 2}).valid
+
+
 def test_before_quiescence_the_tail_is_not_owed() -> None:
     """Without a final drain only what was passed by counts as lost."""
     s = Script()
