@@ -69,7 +69,7 @@ class Gates:
 
 
 class Opened:
-    """Which gates are open at fixed positions; answers are kept, so the whole look costs O(gates)."""
+    """Which gates are open at fixed positions. Answers are kept, so each edge of a chain is followed but once or twice."""
 
     def __init__(self, gates: Gates, position: Position, waived: Collection[tuple[int, int]] = ()) -> None:
         self._gates, self._position, self._waived = gates, position, waived
@@ -133,7 +133,9 @@ def consistent_starts(
     Returns a new map in which `starts[p]` was lowered to `begins_e[p]` wherever gate (p, e) is closed at these starts.
     """
     clipped = dict(starts)
+    look = gates.open_now(clipped.__getitem__, waived)
     for gate in sorted(gates.all(), key=lambda gate: gate.epoch):
-        if gate.begins < clipped[gate.partition] and not gates.open_now(clipped.__getitem__, waived).is_open(gate):
+        if gate.begins < clipped[gate.partition] and not look.is_open(gate):
             clipped[gate.partition] = gate.begins
+            look = gates.open_now(clipped.__getitem__, waived)  # a clip may close what waits for this partition
     return clipped

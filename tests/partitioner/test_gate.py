@@ -1,0 +1,352 @@
+"""The gate: what opens it, the chain behind it, and that readers who obey it never reorder a key and never get stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from time import monotonic
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyorder.partitioner.gate import Gate, Gates, Opened, consistent_starts
+from keyorder.partitioner.timeline import Epoch, Timeline
+from support.dumb import World, timeline_of
+
+
+def _at(**positions: int) -> Callable[[int], int]:
+    """`_at(p0=3)`: the position of partition 0 is 3, of any other 0."""
+    return lambda q: positions.get(f"p{q}", 0)
+
+
+def _is_open(timeline: Timeline, partition: int, epoch: int, waived: Sequence[tuple[int, int]] = (), **at: int) -> bool:
+    gates = Gates(timeline)
+    (gate,) = [gate for gate in gates.of(partition) if gate.epoch == epoch]
+    return gates.open_now(_at(**at), waived).is_open(gate)
+
+
+# --- one gate -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.kip("K253-51", "K253-53", "K253-54", "C-03", "T-7")
+def test_growth_opens_at_the_cut() -> None:
+    """Partition 0 holds 0..99 before the cut: position 99 leaves the new partition closed, 100 opens it."""
+    timeline = timeline_of(3, [(4, {0: 100}, {3: 0})])
+    assert not _is_open(timeline, 3, 1, p0=99)
+    assert _is_open(timeline, 3, 1, p0=100)
+
+
+@pytest.mark.kip("C-03", "T-7")
+def test_an_empty_origin_opens_at_once() -> None:
+    """Nothing was written before the change: there is nothing to wait for."""
+    assert _is_open(timeline_of(3, [(4, {0: 0}, {3: 0})]), 3, 1)
+
+
+@pytest.mark.kip("K253-51", "T-7")
+def test_first_partitions_are_never_gated_by_growth() -> None:
+    """Partitions that were there at first take no keys in while a topic grows."""
+    gates = Gates(timeline_of(3, [(4, {}, {}), (9, {}, {})]))
+    assert [gates.of(p) for p in range(3)] == [(), (), ()]
+    assert gates.open_now(_at()).first_closed(0) is None
+
+
+@pytest.mark.kip("K253-55", "K253-57", "K253-58", "K253-59", "K253-35", "T-8")
+def test_a_shrink_holds_the_taking_partition_from_its_cut_on() -> None:
+    """4 -> 3: partition 0 may be read up to 150 while partition 3 is at 39 of 40; at 40 nothing holds it."""
+    timeline = timeline_of(3, [(3, {3: 40}, {0: 150})], start=4)
+    gates = Gates(timeline)
+    closed = gates.open_now(_at(p3=39)).first_closed(0)
+    assert closed == Gate(0, 1, 150, ((3, 40),))
+    assert gates.open_now(_at(p3=40)).first_closed(0) is None
+    assert gates.open_now(_at(p3=39)).first_closed(1) is None
+
+
+@pytest.mark.kip("K253-55", "C-05", "T-5", "T-8")
+@pytest.mark.parametrize(
+    ("initial", "before", "after", "waits"),
+    [
+        (3, 8, 4, {0: {6}, 1: {4, 7}, 2: {5}}),
+        (3, 12, 7, {1: {7}, 2: {8}, 3: {9}, 4: {10}, 5: {11}}),
+        (3, 12, 3, {0: {3, 6, 9}, 1: {4, 7, 10}, 2: {5, 8, 11}}),
+        (1, 8, 1, {0: {1, 2, 3, 4, 5, 6, 7}}),
+    ],
+)
+def test_a_shrink_waits_for_every_retired_origin(
+    initial: int, before: int, after: int, waits: dict[int, set[int]]
+) -> None:
+    """Several retired partitions may lead into one: each of them alone keeps it closed."""
+    timeline = timeline_of(initial, [(after, dict.fromkeys(range(before), 10), {})], start=before)
+    gates = Gates(timeline)
+    assert {g.partition: {q for q, _ in g.origins} for g in gates.all()} == waits
+    for gate in gates.all():
+        full = {q: 10 for q, _ in gate.origins}
+        assert gates.open_now(lambda q, at=full: at.get(q, 0)).is_open(gate)  # type: ignore[misc]
+        for q in full:
+            look = gates.open_now(lambda p, at={**full, q: 9}: at.get(p, 0))  # type: ignore[misc]
+            assert not look.is_open(gate)
+            assert look.blockers(gate) == {(q, 10)}
+
+
+@pytest.mark.kip("K253-22", "K253-61", "C-16")
+def test_ordered_delivery_off_means_no_gates() -> None:
+    """The routing stays, the waiting goes."""
+    timeline = timeline_of(3, [(6, {0: 5}, {})])
+    off = Timeline("t", "i", "c", 3, timeline.epochs, ordered=False)
+    assert list(Gates(off).all()) == []
+    assert Gates(off).open_now(_at()).first_closed(3) is None
+
+
+def test_an_open_waiver_lets_one_gate_go() -> None:
+    """An operator's waiver opens that gate of that epoch, and what waited only for it; no other."""
+    timeline = timeline_of(1, [(2, {0: 5}, {1: 0}), (1, {1: 3}, {0: 8})])
+    assert not _is_open(timeline, 1, 1)
+    assert _is_open(timeline, 1, 1, waived=[(1, 1)])
+    assert not _is_open(timeline, 1, 1, waived=[(1, 2), (0, 1)])
+    assert not _is_open(timeline, 0, 2, waived=[(1, 1)], p1=2)
+    assert _is_open(timeline, 0, 2, waived=[(1, 1)], p1=3)
+
+
+def test_the_first_closed_gate_has_the_lowest_cut() -> None:
+    """A partition is read up to its first closed gate; an open one before it does not matter."""
+    timeline = timeline_of(1, [(2, {0: 5}, {1: 0}), (1, {1: 3}, {0: 8}), (2, {0: 9}, {1: 4}), (1, {1: 6}, {0: 12})])
+    gates = Gates(timeline)
+    first = gates.open_now(_at(p0=0)).first_closed(1)
+    assert first is not None
+    assert (first.epoch, first.begins) == (1, 0)
+    later = gates.open_now(_at(p0=8, p1=3)).first_closed(1)
+    assert later is not None
+    assert (later.epoch, later.begins) == (3, 4)
+    assert gates.open_now(_at(p0=9, p1=3)).first_closed(1) is None
+
+
+# --- the chain ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_key_that_skipped_a_generation_still_waits_for_the_one_before(position: int) -> None:
+    """1 -> 2 -> 4 with nothing written to partition 1: its cut is 0 and reached at once, the key's record is in 0."""
+    timeline = timeline_of(1, [(2, {0: 1}, {1: 0}), (4, {0: 1, 1: 0}, {2: 0, 3: 0})])
+    gates = Gates(timeline)
+    (gate,) = gates.of(3)
+    look = gates.open_now(_at(p0=position))
+    assert look.is_open(gate) == (position == 1)
+    assert look.blockers(gate) == (set() if position else {(0, 1)})
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_shrink_waits_along_the_chain_too(position: int) -> None:
+    """4 -> 2 -> 1: the key's only record lies in 3, nothing was written to 1, and now it goes to 0."""
+    timeline = timeline_of(1, [(2, {2: 0, 3: 1}, {0: 0, 1: 0}), (1, {1: 0}, {0: 0})], start=4)
+    gates = Gates(timeline)
+    gate = gates.of(0)[-1]
+    assert gate.epoch == 2
+    look = gates.open_now(_at(p3=position))
+    assert look.is_open(gate) == (position == 1)
+    assert look.blockers(gate) == (set() if position else {(3, 1)})
+
+
+def test_a_middle_generation_that_was_removed_does_not_open_the_gate() -> None:
+    """Retention took the middle records: the origin's position is past its cut, the oldest record is still unread."""
+    timeline = timeline_of(1, [(2, {0: 3}, {1: 0}), (4, {0: 3, 1: 2}, {2: 0, 3: 0})])
+    assert not _is_open(timeline, 3, 2, p1=2)
+    assert _is_open(timeline, 3, 2, p1=2, p0=3)
+
+
+def test_an_entry_behind_the_cut_is_no_part_of_the_chain() -> None:
+    """A gate of the origin that begins above the cut holds keys that came after: they did not leave with this epoch."""
+    timeline = timeline_of(1, [(2, {0: 3}, {1: 5}), (4, {0: 3, 1: 4}, {2: 0, 3: 0})])
+    assert _is_open(timeline, 3, 2, p1=4)
+
+
+def test_blockers_name_all_that_is_missing_along_the_chain() -> None:
+    """Every (partition, offset) still to be reached, however far back; what is reached is not named."""
+    timeline = timeline_of(1, [(2, {0: 3}, {1: 0}), (4, {0: 9, 1: 2}, {2: 0, 3: 0}), (8, {3: 7}, {})])
+    gates = Gates(timeline)
+    (gate,) = gates.of(7)
+    assert gates.open_now(_at()).blockers(gate) == {(3, 7), (1, 2), (0, 3)}
+    assert gates.open_now(_at(p1=2, p3=6)).blockers(gate) == {(3, 7), (0, 3)}
+    assert gates.open_now(_at(p1=2, p3=7)).blockers(gate) == {(0, 3)}
+    assert gates.open_now(_at(p1=2, p3=7), [(1, 1)]).blockers(gate) == set()
+    assert gates.open_now(_at(p1=2, p3=7, p0=3)).blockers(gate) == set()
+
+
+def _seesaw(epochs: int) -> Timeline:
+    """1 -> 2 -> 1 -> 2 ...: every epoch one record was written at the key's home."""
+    made = [Epoch(0, 1)]
+    length = [1, 0]
+    for number in range(1, epochs + 1):
+        q, p = (0, 1) if number % 2 else (1, 0)
+        made.append(Epoch(number, 1 + number % 2, {q: length[q]}, {p: length[p]}))
+        length[p] += 1
+    return Timeline("t", "i", "c", 1, tuple(made))
+
+
+def test_a_chain_of_thousands_is_walked_in_good_time() -> None:
+    """2,000 epochs of 1 -> 2 -> 1: no recursion, and one look at all gates takes no more than a moment."""
+    timeline = _seesaw(2000)
+    gates = Gates(timeline)
+    last = gates.of(0)[-1]
+    begin = monotonic()
+    assert gates.open_now(_at(p0=10**6, p1=10**6)).is_open(last)
+    assert gates.open_now(_at(p0=10**6, p1=10**6)).first_closed(0) is None
+    assert not gates.open_now(_at(p0=10**6)).is_open(last)
+    look = gates.open_now(_at(p0=10**6, p1=999))
+    assert look.blockers(last) == {(1, 1000)}
+    assert monotonic() - begin < 5
+
+
+def test_consistent_starts_of_a_long_timeline_are_found_in_good_time() -> None:
+    """400 epochs, every start at its log's end, one record unread at the very beginning or nothing unread."""
+    timeline = _seesaw(400)
+    gates = Gates(timeline)
+    begin = monotonic()
+    assert consistent_starts(gates, {0: 300, 1: 300}) == {0: 300, 1: 300}
+    assert consistent_starts(gates, {0: 0, 1: 300}) == {0: 0, 1: 0}
+    assert monotonic() - begin < 2
+
+
+# --- readers that obey the gates -------------------------------------------------------------------------------
+
+
+class _NoChain(Opened):
+    """The gate without its second line."""
+
+    def _chain(self, gate: Gate) -> Iterable[Gate]:
+        return ()
+
+
+class _Stuck(AssertionError):
+    """Records are left and no partition may be read."""
+
+
+class _Reordered(AssertionError):
+    """A key's record came after a newer one of it."""
+
+
+def _read(world: World, random: Random, look: type[Opened] = Opened, crashes: int = 0) -> list[tuple[int, int]]:
+    """Deliver all that is left, partitions in any order, each up to its first closed gate; (key, number) as delivered.
+
+    Positions are committed late, and a crash goes back to them. A partition is read to its end in one go or record by
+    record, as the dice say.
+    """
+    gates = Gates(world.timeline)
+    position = [0] * len(world.logs)
+    committed = [0] * len(world.logs)
+    delivered: list[tuple[int, int]] = []
+    newest: dict[int, int] = {}
+    while any(at < len(log) for at, log in zip(position, world.logs, strict=True)):
+        if crashes and random.random() < 0.1:
+            crashes -= 1
+            position = committed.copy()
+            newest.clear()
+        behind = [p for p, log in enumerate(world.logs) if position[p] < len(log)]
+        readable = {}
+        opened = look(gates, committed.__getitem__)
+        for p in behind:
+            closed = opened.first_closed(p)
+            upto = len(world.logs[p]) if closed is None else min(closed.begins, len(world.logs[p]))
+            if upto > position[p]:
+                readable[p] = upto
+        if not readable and committed == position:
+            raise _Stuck
+        if readable and (committed == position or random.random() < 0.7):
+            p = random.choice(sorted(readable))
+            for _ in range(random.randint(1, readable[p] - position[p])):
+                record = world.logs[p][position[p]]
+                position[p] += 1
+                if record is not None:
+                    key, number = record
+                    if newest.get(key, 0) > number:
+                        raise _Reordered((key, number))
+                    newest[key] = number
+                    delivered.append(record)
+        else:
+            p = random.randrange(len(world.logs))
+            committed[p] = max(committed[p], random.randint(committed[p], position[p]))
+    return delivered
+
+
+COUNTS = st.tuples(st.integers(1, 2), st.lists(st.integers(0, 4), min_size=1, max_size=5)).map(
+    lambda shape: [shape[0], *(shape[0] + more for more in shape[1])]
+)
+
+
+@pytest.mark.kip("K253-01", "K253-54", "K253-59", "K253-30", "K253-35")
+@settings(max_examples=400, deadline=None)
+@given(COUNTS, st.integers(0, 10**9), st.sampled_from([0.0, 0.0, 0.3, 0.7]))
+def test_no_key_is_reordered_and_everything_arrives(counts: list[int], seed: int, removed: float) -> None:
+    """Any counts, any history, any order of reading, any records removed: each key comes in order, all of it."""
+    random = Random(seed)
+    world = World(random, counts)
+    world.remove_some(removed)
+    left = {record for log in world.logs for record in log if record is not None}
+    delivered = _read(world, random)
+    assert len(delivered) == len(left)
+    assert set(delivered) == left
+
+
+@pytest.mark.kip("C-10")
+@settings(max_examples=120, deadline=None)
+@given(COUNTS, st.integers(0, 10**9))
+def test_after_crashes_the_last_delivery_of_a_key_is_its_newest(counts: list[int], seed: int) -> None:
+    """Readers that crash read again from what was committed: the application's last word on a key is never an old one."""
+    random = Random(seed)
+    world = World(random, counts)
+    last = dict(_read(world, random, crashes=3))
+    assert last == {key: len(places) for key, places in world.written.items() if places}
+
+
+def _first_reorder(look: type[Opened], worlds: int) -> int | None:
+    """The first of so many random worlds in which some reader reorders a key."""
+    for seed in range(worlds):
+        random = Random(seed)
+        world = World(random, [1, *(random.randint(1, 4) for _ in range(3))], keys=2, writes=2)
+        try:
+            _read(world, random, look)
+        except _Reordered:
+            return seed
+    return None
+
+
+def test_the_chain_is_needed() -> None:
+    """Without it the same readers reorder a key somewhere among a few hundred worlds; with it nowhere among them."""
+    assert _first_reorder(_NoChain, 400) is not None
+    assert _first_reorder(Opened, 400) is None
+
+
+# --- starts ---------------------------------------------------------------------------------------------------
+
+
+def test_starts_that_were_listed_one_after_another_are_clipped() -> None:
+    """End of 0 listed; a record to 0; the change; the key's next record to 1; end of 1 listed: 1 goes back to its cut."""
+    timeline = timeline_of(1, [(2, {0: 1}, {1: 0})])
+    gates = Gates(timeline)
+    assert consistent_starts(gates, {0: 0, 1: 1}) == {0: 0, 1: 0}
+    assert consistent_starts(gates, {0: 1, 1: 1}) == {0: 1, 1: 1}
+    assert consistent_starts(gates, {0: 0, 1: 1}, waived=[(1, 1)]) == {0: 0, 1: 1}
+
+
+def test_a_clip_closes_what_waits_for_it() -> None:
+    """Once partition 1 goes back, partition 3, whose keys came from there, goes back too."""
+    timeline = timeline_of(1, [(2, {0: 1}, {1: 0}), (4, {0: 1, 1: 1}, {2: 0, 3: 0})])
+    starts = {0: 0, 1: 1, 2: 5, 3: 5}
+    assert consistent_starts(Gates(timeline), starts) == {0: 0, 1: 0, 2: 0, 3: 0}
+    assert starts == {0: 0, 1: 1, 2: 5, 3: 5}
+
+
+@settings(max_examples=400, deadline=None)
+@given(COUNTS, st.integers(0, 10**9), st.booleans())
+def test_consistent_starts_skip_no_record_in_the_middle(counts: list[int], seed: int, by_time: bool) -> None:
+    """Whatever the starts: of every key a first part is skipped and all the rest delivered, never a gap; none is raised."""
+    random = Random(seed)
+    world = World(random, counts)
+    starts = {}
+    for p, log in enumerate(world.logs):
+        seen = random.choice(world.ends_seen)[p] if by_time and world.ends_seen else random.randint(0, len(log))
+        starts[p] = seen
+    clipped = consistent_starts(Gates(world.timeline), starts)
+    assert all(clipped[p] <= starts[p] for p in starts)
+    for places in world.written.values():
+        delivered = [offset >= clipped[p] for p, offset in places]
+        assert delivered == sorted(delivered)
+    assert consistent_starts(Gates(world.timeline), clipped) == clipped
