@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 """Called with (bytes there, bytes needed) while jars arrive, from several threads, one call at a time."""
 
 _PARALLEL = 4
-_ATTEMPTS = 5
+_ATTEMPTS = 4
 _CHUNK = 1 << 16
 # Seconds to connect, and seconds between two pieces of an answer.
 _TIMEOUT = (15, 60)
@@ -90,7 +90,7 @@ def _fetch(url: str, jar: LockedJar, path: Path, counter: _Counter) -> None:
     """Fetch one jar with retries. The last failure is raised as DownloadError or ChecksumError."""
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_attempt(_ATTEMPTS),
-        wait=tenacity.wait_exponential_jitter(initial=0.2, max=5),
+        wait=tenacity.wait_random_exponential(multiplier=0.3, max=5),
         retry=tenacity.retry_if_exception(_may_pass),
         reraise=True,
     )
