@@ -107,7 +107,7 @@ class TopicAdmin:
         """
         initial = partitions if initial_partition_count is None else initial_partition_count
         layout = Layout(initial, partitions)
-        ours, theirs = _split_topic_config(config or {})
+        ours, theirs = split_topic_config(config or {})
         ensure(self._admin, self._bootstrap, timeout)
         wanted = NewTopic(topic, partitions, replication_factor if replication_factor else -1, config=theirs)
         try:
@@ -256,7 +256,8 @@ class TopicAdmin:
 _OUR_TOPIC_SETTINGS = ("enable.ordered.delivery", "compaction.strategy", "compaction.strategy.header")
 
 
-def _split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """(what the control topic keeps, what Kafka keeps) of a topic's settings. Raises ConfigError for ours that make no sense."""
     ours = {k: str(v) for k, v in config.items() if k in _OUR_TOPIC_SETTINGS}
     theirs = {k: str(v) for k, v in config.items() if k not in _OUR_TOPIC_SETTINGS}
     ordered = ours.get("enable.ordered.delivery", "true").lower()

@@ -21,6 +21,7 @@ from .output import emit_json, error_document, wants_json
 # command does not wait for the libraries of all.
 COMMANDS = {
     "local": "connector.cli.local:local",
+    "topics": "connector.cli.topics:topics",
 }
 
 DONE, FAILED, USAGE, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130

@@ -1,0 +1,217 @@
+"""`keyorder topics create|adopt|describe|expand|list`: topics under management, with the flags of Kafka's own tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
+
+from ...partitioner.errors import BrokerUnreachableError, CountError
+from ...partitioner.layout import Layout
+from ...partitioner.plan import plan_change
+from ..admin import TopicAdmin, split_topic_config
+from ..kafka_errors import translate
+from ..metadata import cluster_metadata, identify
+from .connecting import Connection, connection_options, pairs
+from .output import emit, emit_json, output_option
+from .topics_output import (
+    change_document,
+    description_document,
+    layout_document,
+    plan_document,
+    show_change,
+    show_description,
+    show_plan,
+    steps_shown,
+)
+
+_COUNT = click.IntRange(min=1)
+_topic_option = click.option("--topic", required=True, help="The topic's name.")
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
+
+
+@click.group()
+def topics() -> None:
+    """Create, adopt, inspect and grow topics whose keys stay in order."""
+
+
+@topics.command()
+@_topic_option
+@click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic has at first.")
+@click.option("--replication-factor", type=_COUNT, default=None, help="Copies of each. [default: the cluster's]")
+@click.option("--config", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be given repeatedly.")
+@click.option(
+    "--initial-partition-count", type=_COUNT, default=None, help="The lowest count ever. [default: --partitions]"
+)
+@_dry_run_option
+@output_option
+@connection_options(timeout=30)
+def create(
+    connection: Connection,
+    topic: str,
+    partitions: int,
+    replication_factor: int | None,
+    config: Sequence[str],
+    initial_partition_count: int | None,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Create a topic and bring it under management."""
+    settings = pairs(config, "--config")
+    layout = Layout(initial_partition_count or partitions, partitions)
+    if dry_run:
+        _validate(connection, topic, partitions, replication_factor, settings)
+        document = {"dry_run": True, "topic": topic, "layout": layout_document(layout), "settings": settings}
+        if output == "json":
+            emit_json(document)
+        else:
+            click.echo(f"Would create topic {topic} with {partitions} partitions (initial {layout.initial})")
+        return
+    connection.reach()
+    with TopicAdmin(connection.config) as admin:
+        made = admin.create(
+            topic, partitions, replication_factor, settings, initial_partition_count, timeout=connection.timeout
+        )
+    if output == "json":
+        emit_json(description_document(made))
+    else:
+        click.echo(f"Created topic {topic} with {partitions} partitions (initial {layout.initial})")
+
+
+@topics.command()
+@_topic_option
+@_dry_run_option
+@output_option
+@connection_options(timeout=30)
+def adopt(connection: Connection, topic: str, dry_run: bool, output: str) -> None:
+    """Bring an existing topic under management at its present count. Running again changes nothing.
+
+    Nothing moves: every key stays where the stock partitioner has put it, until the topic grows.
+    """
+    client = connection.reach()
+    with TopicAdmin(connection.config) as admin:
+        physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
+        managed = admin.managed(topic)
+        if dry_run:
+            layout = managed.layout if managed else Layout(physical, physical)
+            if output == "json":
+                already = managed is not None
+                emit_json({"dry_run": True, "topic": topic, "managed": already, "layout": layout_document(layout)})
+            elif managed:
+                click.echo(f"Topic {topic} is under management already, with {layout.count} partitions")
+            else:
+                click.echo(f"Would bring topic {topic} under management with {layout.count} partitions")
+            return
+        adopted = admin.adopt(topic, timeout=connection.timeout)
+    if output == "json":
+        emit_json({**description_document(adopted), "adopted": managed is None})
+    elif managed:
+        click.echo(f"Topic {topic} is under management already, with {adopted.layout.count} partitions")
+    else:
+        click.echo(f"Topic {topic} is under management now, with {adopted.layout.count} partitions")
+
+
+@topics.command()
+@_topic_option
+@output_option
+@connection_options(timeout=30)
+def describe(connection: Connection, topic: str, output: str) -> None:
+    """Show a topic's layout, its epochs with their cuts, an open change, and who writes."""
+    connection.reach()
+    with TopicAdmin(connection.config) as admin:
+        description = admin.describe(topic)
+    if output == "json":
+        emit_json(description_document(description))
+    else:
+        show_description(description)
+
+
+@topics.command()
+@_topic_option
+@click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic shall have.")
+@_dry_run_option
+@output_option
+@connection_options(timeout=120)
+def expand(connection: Connection, topic: str, partitions: int, dry_run: bool, output: str) -> None:
+    """Grow a topic while it is written and read. The same command again resumes a change that was cut off.
+
+    A change that does not get through within --timeout is given up; the layout is then as it was before.
+    """
+    client = connection.reach()
+    if dry_run:
+        with TopicAdmin(connection.config) as admin:
+            current = admin.timeline(topic).layout
+        if partitions < current.count:
+            raise CountError(topic, current.count, partitions, "expand only grows")
+        physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
+        plan = plan_change(current, partitions)
+        if output == "json":
+            emit_json(plan_document(topic, plan, physical))
+        else:
+            show_plan(topic, plan, physical)
+        return
+    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
+        change = admin.expand(topic, partitions, timeout=connection.timeout)
+    if output == "json":
+        emit_json(change_document(change))
+    else:
+        show_change(change)
+
+
+@topics.command("list")
+@output_option
+@connection_options(timeout=30)
+def list_(connection: Connection, output: str) -> None:
+    """List the topics under management."""
+    client = connection.reach()
+    with TopicAdmin(connection.config) as admin:
+        managed = admin.topics()
+    names = cluster_metadata(client, connection.bootstrap_servers).topics
+    found = [
+        {
+            "topic": name,
+            "topic_id": timeline.topic_id,
+            "layout": layout_document(timeline.layout),
+            "epoch": timeline.newest.number,
+            "ordered": timeline.ordered,
+            "changing": timeline.change is not None,
+            "exists": name in names,
+        }
+        for name, timeline in sorted(managed.items())
+    ]
+    rows = [
+        (
+            name,
+            t.layout.initial,
+            t.layout.count,
+            t.newest.number,
+            _state(name in names, t.change is not None, t.ordered),
+        )
+        for name, t in sorted(managed.items())
+    ]
+    emit(output, {"topics": found}, ("topic", "initial", "partitions", "epoch", "state"), rows)
+
+
+def _state(exists: bool, changing: bool, ordered: bool) -> str:
+    if not exists:
+        return "deleted"
+    if changing:
+        return "changing"
+    return "ordered" if ordered else "ordered delivery off"
+
+
+def _validate(
+    connection: Connection, topic: str, partitions: int, replication_factor: int | None, settings: dict[str, str]
+) -> None:
+    """Let the broker check a topic that is not created."""
+    client, servers = connection.reach(), connection.bootstrap_servers
+    _, theirs = split_topic_config(settings)
+    wanted = NewTopic(topic, partitions, replication_factor if replication_factor else -1, config=theirs)
+    try:
+        client.create_topics([wanted], validate_only=True)[topic].result(connection.timeout)
+    except KafkaException as raised:
+        raise translate(raised.args[0], "create", f"topic {topic}", servers) from raised
+    except TimeoutError as raised:
+        raise BrokerUnreachableError(servers, f"create topic {topic}") from raised
