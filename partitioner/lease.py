@@ -76,9 +76,12 @@ class LeaseKeeper:
         self._sent: dict[int, float] = {}
         self._ends = float("-inf")
         self._renewed = float("-inf")
+        self._joins: dict[str, int] = {}
 
     def join(self, nonce: str, topics: Iterable[str], now: float) -> Lease:
         """Begin anew under `nonce`. To be called with nothing in flight."""
+        if self.incarnation is not None:
+            self._joins[self.nonce] = self.incarnation
         self.standing = Standing.JOINING
         self.nonce, self.incarnation = nonce, None
         self._topics = tuple(sorted(topics))
@@ -105,10 +108,13 @@ class LeaseKeeper:
     def read(self, lease: Lease, offset: int, now: float) -> None:
         """Take in a record of this writer's id, read from the writers' topic at `now`."""
         self.tick(now)
+        if lease.nonce != self.nonce:
+            # A JOIN that a retry wrote twice stands where it was read first, for this reader as for the controller.
+            theirs = self._joins.get(lease.nonce, offset) if lease.incarnation is None else lease.incarnation
+            self._joins[lease.nonce] = theirs
         if self.standing not in (Standing.JOINING, Standing.LIVE):
             return
         if lease.nonce != self.nonce:
-            theirs = offset if lease.incarnation is None else lease.incarnation
             ended = lease.state in (LeaseState.LEFT, LeaseState.EXPELLED)
             if not ended and self.incarnation is not None and theirs > self.incarnation:
                 self.standing, self.send_until = Standing.SUPERSEDED, float("-inf")
@@ -136,8 +142,12 @@ class LeaseKeeper:
             self.standing, self.send_until = Standing.LAPSED, float("-inf")
 
     def next_timer(self) -> float:
-        """When `renew` or `tick` have something to do next."""
-        return min(self._renewed + self.terms.renew_interval, max(self._ends, self._renewed))
+        """When `renew` or `tick` have something to do next; infinity when nothing comes by itself."""
+        if self.standing is Standing.JOINING:
+            return self._renewed + self.terms.lease
+        if self.standing is Standing.LIVE:
+            return min(self._renewed + self.terms.renew_interval, self._ends)
+        return float("inf")
 
     def _record(self, state: LeaseState, now: float) -> Lease:
         self._sequence += 1

@@ -35,6 +35,7 @@ class WriterSet:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._gone: set[str] = set()
+        self._joins: dict[str, dict[str, int]] = {}
         self.ineligible = 0
 
     def apply(self, record: Lease | Ready, offset: int, now: float) -> None:
@@ -55,11 +56,16 @@ class WriterSet:
         if lease.state in (LeaseState.LEFT, LeaseState.EXPELLED):
             self._members.pop(lease.nonce, None)
             self._gone.add(lease.nonce)
+            if lease.incarnation is not None:
+                self._note_join(lease, lease.incarnation)
             return
         if lease.nonce in self._gone:
             self.ineligible += 1
             return
         member = self._members.get(lease.nonce)
+        if member is not None and lease.sequence < member.lease.sequence:
+            # A retry's copy of an older record. Believed, it would take the topics back that were joined since.
+            return
         if member is None:
             # A later record carries the incarnation; only the JOIN itself is where it stands.
             incarnation = offset if lease.incarnation is None else lease.incarnation
@@ -68,12 +74,14 @@ class WriterSet:
             member.lease, member.renewed_at = lease, now
             if lease.incarnation is not None:
                 member.incarnation = lease.incarnation
+        self._note_join(lease, self._members[lease.nonce].incarnation)
+
+    def _note_join(self, lease: Lease, incarnation: int) -> None:
+        self._joins.setdefault(lease.writer, {})[lease.nonce] = incarnation
 
     def _superseded(self, member: Member) -> bool:
-        return any(
-            other.lease.writer == member.lease.writer and other.incarnation > member.incarnation
-            for other in self._members.values()
-        )
+        # By the newest join ever seen: that it left since does not make an older one eligible again.
+        return max(self._joins[member.lease.writer].values()) > member.incarnation
 
     def live(self, topic: str) -> Iterator[Member]:
         """The members that may write to `topic`, superseded joins included until their own lease is over."""

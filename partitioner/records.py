@@ -263,7 +263,7 @@ def decode_lease(data: bytes) -> Lease:
 def decode_ready(data: bytes) -> Ready:
     """A READY from its bytes. Raises RecordVersionError, CorruptRecordError."""
     f = codec.decode(READY, data).fields
-    return Ready(**{**f, "acknowledged": _cuts(f["acknowledged"])})
+    return _checked("ready", lambda: Ready(**{**f, "acknowledged": _cuts(f["acknowledged"])}))
 
 
 _DECODERS = {
