@@ -149,21 +149,23 @@ class TopicSending(Generic[R]):
         kept: deque[Held[R]] = deque()
         waiting: set[bytes | None] = set()
         sent = 0
-        while self.held:
-            held = self.held.popleft()
-            route = self.routing.of(held.key) if held.key is not None else None
-            moving = route is not None and self.routing.preparing and route.moving
-            if moving or held.key in waiting:
-                waiting.add(held.key)
-                kept.append(held)
-                continue
-            if not send(held, route):
-                kept.append(held)
-                break
-            sent += 1
-            self._forget(held.key)
-        kept.extend(self.held)
-        self.held = kept
+        try:
+            while self.held:
+                held = self.held[0]
+                route = self.routing.of(held.key) if held.key is not None else None
+                moving = route is not None and self.routing.preparing and route.moving
+                if moving or held.key in waiting:
+                    waiting.add(held.key)
+                    kept.append(self.held.popleft())
+                    continue
+                if not send(held, route):
+                    break
+                sent += 1
+                self._forget(self.held.popleft().key)
+        finally:
+            # also when `send` raises: what it did not send is still held
+            kept.extend(self.held)
+            self.held = kept
         return sent
 
     def drop_held(self) -> Iterator[Held[R]]:
