@@ -21,15 +21,17 @@ from ..partitioner.errors import (
 from ..partitioner.layout import Layout
 from ..partitioner.members import WriterSet
 from ..partitioner.records import Lease, Ready, timeline_key
-from ..partitioner.timeline import Epoch, OpenChange, Timeline
+from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, OpenChange, Timeline
 from . import clock
-from .config import connection_of, split
+from .config import connection_of, milliseconds, split
 from .control_reader import ControlReader, readable
 from .control_topics import all_writer_slots, ensure, existing, timeline_slot
 from .controller import Change, Progress, TopologyController
 from .kafka_errors import translate
 from .metadata import identify, wait_for_partitions
 from .timeline_writer import TimelineWriter, UnknownResultError
+
+VIEW_AGE = "keyorder.view.age.ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class TopicAdmin:
         """Create a topic and bring it under management at once.
 
         replication_factor: the cluster's default when None. config: the topic's; `enable.ordered.delivery`,
+        `keyorder.view.age.ms` (the longest that a reader may go without a look at the control topic),
         `compaction.strategy` and `compaction.strategy.header` are kept in the control topic, the rest goes to Kafka.
         initial_partition_count: the lowest count it may ever have; `partitions` when None.
 
@@ -232,6 +235,7 @@ class TopicAdmin:
         identity = identify(self._admin, topic, self._bootstrap)
         layout = layout or Layout(identity.partitions, identity.partitions)
         ordered = settings.get("enable.ordered.delivery", "true").lower() != "false"
+        view_age = milliseconds(settings, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
         timeline = Timeline(
             topic=topic,
             topic_id=identity.topic_id,
@@ -239,7 +243,8 @@ class TopicAdmin:
             initial=layout.initial,
             epochs=(Epoch(0, layout.count, committed_at_ms=clock.wall_ms()),),
             ordered=ordered,
-            settings={k: v for k, v in settings.items() if k != "enable.ordered.delivery"},
+            view_age_s=view_age,
+            settings={k: v for k, v in settings.items() if k not in ("enable.ordered.delivery", VIEW_AGE)},
         )
         writer.write(timeline, "adopt")
         # A transaction is decided before its markers are written: "committed" is not "visible" yet.
@@ -253,7 +258,7 @@ class TopicAdmin:
         return True
 
 
-_OUR_TOPIC_SETTINGS = ("enable.ordered.delivery", "compaction.strategy", "compaction.strategy.header")
+_OUR_TOPIC_SETTINGS = ("enable.ordered.delivery", VIEW_AGE, "compaction.strategy", "compaction.strategy.header")
 
 
 def split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -263,6 +268,7 @@ def split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[
     ordered = ours.get("enable.ordered.delivery", "true").lower()
     if ordered not in ("true", "false"):
         raise ConfigError("enable.ordered.delivery", f"{ordered!r} is neither true nor false", "write true or false")
+    milliseconds(ours, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
     strategy = ours.get("compaction.strategy", "offset").lower()
     if strategy not in ("offset", "timestamp", "header"):
         raise ConfigError("compaction.strategy", f"{strategy!r} is not a strategy", "use offset, timestamp or header")

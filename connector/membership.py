@@ -85,8 +85,8 @@ class Membership:
 
     def assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
         """New partitions: own them, fetch nothing yet."""
-        if not self.settings.incremental:
-            self.raw.assign([])
+        # The binding assigns everything by itself unless the callback has assigned something, were it nothing.
+        (self.raw.incremental_assign if self.settings.incremental else self.raw.assign)([])
         now = clock.now()
         for place in partitions:
             self.owned[place.topic, place.partition] = Owned(place.topic, place.partition)

@@ -10,6 +10,9 @@ from keyorder.connector.crash import CONTROLLER_STEPS
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
+# A controller leaves twice this between two commits; the default of two seconds is for real networks.
+QUICK = {"keyorder.view.age.ms": "400"}
+
 
 def test_grows_under_load_with_a_member_joining_and_one_killed(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
@@ -34,7 +37,7 @@ def test_grows_under_load_with_a_member_joining_and_one_killed(
 
 def test_controller_killed_at_every_step_resumes(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """Whatever step a controller dies at, the same command given again finishes the change, in order."""
-    with Workload(kafka, tmp_path, topic_name, partitions=2) as run:
+    with Workload(kafka, tmp_path, topic_name, partitions=2, config=QUICK) as run:
         run.consumer("c1", "g")
         run.consumer("c2", "g")
         run.writer("w1", rate=400, keys=100)
@@ -54,7 +57,7 @@ def test_controller_killed_while_it_gives_an_attempt_up(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:
     """A controller that dies inside the ABORT of its predecessor's attempt leaves nothing half-done either."""
-    with Workload(kafka, tmp_path, topic_name, partitions=2) as run:
+    with Workload(kafka, tmp_path, topic_name, partitions=2, config=QUICK) as run:
         run.consumer("c1", "g")
         run.writer("w1", rate=400, keys=100)
         assert run.expand(3, env={**os.environ, "KEYORDER_CRASH_AT": "prepare-written"}) == -9
@@ -96,7 +99,7 @@ def test_growth_under_each_group_protocol(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, protocol: dict[str, str]
 ) -> None:
     """Gates and rebalances work together under every assignment protocol of the stock client."""
-    with Workload(kafka, tmp_path, topic_name, partitions=3) as run:
+    with Workload(kafka, tmp_path, topic_name, partitions=3, config=QUICK) as run:
         run.consumer("c1", "g", config=protocol)
         run.writer("w1", rate=800)
         run.consumer("c2", "g", config=protocol)
