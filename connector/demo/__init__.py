@@ -1,1 +1,1 @@
-"""The demo: the same load through stock clients and through keyorder while the topic grows."""
+"""The demonstration: a topic grows under load twice over, once with stock clients and once with keyorder's."""
