@@ -271,7 +271,10 @@ class ChangeMachine:
         self.phase = Phase.COLLECTING
         self._look_from = now
         doubled = self.terms.attempt_deadline * 2 ** (self.attempt - 1)
-        self._deadline = now + min(doubled, self.terms.max_deadline)
+        # Held records must not outlive the transactions that they belong to.
+        timeouts = [m.lease.transaction_timeout_ms / 1000 for m in self.writers.live(self.topic)]
+        shortest = min((timeout for timeout in timeouts if timeout > 0), default=float("inf"))
+        self._deadline = now + min(doubled, self.terms.max_deadline, shortest / 2)
         return [LookAtWriters()]
 
     def _looked(self, event: WritersLooked, now: float) -> list[Action]:
@@ -365,6 +368,8 @@ _TRANSITIONS[Phase.CUTTING, WritersLooked] = ChangeMachine._cutting
 for _phase in (Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.ABORTING):
     _TRANSITIONS[_phase, WritersRead] = ChangeMachine._late_news
     _TRANSITIONS[_phase, WritersLooked] = ChangeMachine._late_news
+# A roll call that ran out of time may have been waiting for the partitions.
+_TRANSITIONS[Phase.ABORTING, PartitionsReady] = ChangeMachine._late_news
 
 
 def transitions() -> list[tuple[str, str]]:
