@@ -28,7 +28,7 @@ from . import clock
 from .config import ProducerSettings, connection_of
 from .control_reader import ControlMessage, ControlReader, Look
 from .control_topics import timeline_slot, writer_slot
-from .kafka_errors import translate
+from .kafka_errors import translate, translated
 
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.001
 
@@ -268,7 +268,8 @@ class WriterSession(threading.Thread):
         self._send(lease_key(self.writer_id, lease.nonce), encode_lease(lease))
 
     def _send(self, key: bytes, value: bytes) -> None:
-        self._control.produce(WRITERS_TOPIC, value, key, self._slot[1], on_delivery=self._written)
+        with translated("write", f"control topic {WRITERS_TOPIC}", self._servers):
+            self._control.produce(WRITERS_TOPIC, value, key, self._slot[1], on_delivery=self._written)
         self._control.poll(0)
 
     def _written(self, error: Any, _: Any) -> None:

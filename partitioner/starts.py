@@ -78,12 +78,13 @@ def founding_offsets(
     Raises ConfigError when there is no offset and the policy is `error`; GroupResetError as `checked`.
     """
     state = state_of(commits)
+    check_consistent(group, timeline, commits)
     starts: dict[int, int] = {}
     for p in log_starts:
         commit = commits.get(p)
         if commit is not None:
             starts[p] = checked(group, timeline.topic, p, commit.offset, log_starts[p], log_ends[p])
-        elif state is GroupState.MIGRATING and p >= timeline.epochs[0].count:
+        elif state is GroupState.RESUMING or (state is GroupState.MIGRATING and p >= timeline.epochs[0].count):
             starts[p] = log_starts[p]
         elif from_latest is None:
             raise ConfigError(
@@ -105,7 +106,9 @@ def checked(group: str, topic: str, partition: int, offset: int, log_start: int,
     The broker accepts a commit above the end; reading on from there would skip records unseen.
     """
     if offset > log_end:
-        raise GroupResetError(group, topic, f"partition {partition} is committed at {offset}, its log ends at {log_end}")
+        raise GroupResetError(
+            group, topic, f"partition {partition} is committed at {offset}, its log ends at {log_end}"
+        )
     return max(offset, log_start)
 
 

@@ -53,9 +53,7 @@ def test_controller_killed_at_every_step_resumes(kafka: KafkaUnderTest, topic_na
         assert_in_order(run.finish())
 
 
-def test_controller_killed_while_it_gives_an_attempt_up(
-    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
-) -> None:
+def test_controller_killed_while_it_gives_an_attempt_up(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """A controller that dies inside the ABORT of its predecessor's attempt leaves nothing half-done either."""
     with Workload(kafka, tmp_path, topic_name, partitions=2, config=QUICK) as run:
         run.consumer("c1", "g")

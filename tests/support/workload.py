@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -52,6 +53,14 @@ class Worker:
         facts = self.expect("finished")
         assert self.process.wait(60) == 0
         return facts
+
+    def expect_progress(self, run: Workload) -> None:
+        """Return once some of its records were acknowledged."""
+        path = run.folder / f"{self.actor}.jsonl"
+        deadline = clock.now() + 30
+        while b',"so",' not in path.read_bytes():
+            assert clock.now() < deadline, f"{self.actor} sends nothing"
+            time.sleep(0.05)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

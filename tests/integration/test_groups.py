@@ -1,0 +1,288 @@
+"""What a group sees around a change: callbacks, births, migrations, gates, seeks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.partitioner.errors import GroupResetError
+from support.cluster import KafkaUnderTest
+
+QUICK = {"keyorder.view.age.ms": "400"}
+
+
+def group_config(kafka: KafkaUnderTest, group: str, **more: object) -> dict[str, object]:
+    return {
+        **kafka.client_config(),
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 50,
+        "log_level": 0,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def read(consumer: OrderedConsumer, count: int, timeout: float = 30.0) -> list[Message]:
+    """Exactly `count` records, or a failure that names the gates."""
+    deadline = time.monotonic() + timeout
+    messages: list[Message] = []
+    while len(messages) < count:
+        assert time.monotonic() < deadline, f"{len(messages)} of {count}; gates: {consumer.gates()}"
+        messages.extend(consumer.consume(count - len(messages), 0.1))
+    return messages
+
+
+def await_that(consumer: OrderedConsumer, condition: Callable[[], bool], timeout: float = 30.0) -> list[Message]:
+    """Poll until the condition holds."""
+    deadline = time.monotonic() + timeout
+    messages: list[Message] = []
+    while not condition():
+        assert time.monotonic() < deadline, f"never; gates: {consumer.gates()}"
+        message = consumer.poll(0.05)
+        if message is not None:
+            messages.append(message)
+    return messages
+
+
+def moving_key(admin: TopicAdmin, topic: str, count: int) -> str:
+    """A key that a growth to `count` gives another home."""
+    layout = admin.describe(topic).layout
+    return next(k for k in (f"k{i}" for i in range(1000)) if layout.home(k) != layout.resized(count).home(k))
+
+
+def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str]) -> None:
+    with OrderedProducer(kafka.client_config()) as producer:
+        for key, value in records:
+            producer.produce(topic, value, key)
+        assert producer.flush(20) == 0
+
+
+class Log(KeyRebalanceListener):
+    """Notes KIP-253's callbacks among the records."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, object]] = []
+
+    def on_partition_key_maybe_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.events.append(("flush", sorted(p.partition for p in partitions)))
+
+    def on_partition_key_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.events.append(("load", sorted(p.partition for p in partitions)))
+
+
+@pytest.mark.kip("K253-04", "K253-19", "K253-20", "K253-21")
+def test_flush_and_load_run_between_a_moved_keys_records(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Last record at the old home, flush, load, first record at the new home; also across two members."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    log = Log()
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name], listener=log)
+    send(kafka, topic_name, (key, "old"))
+    (old,) = read(consumer, 1)
+    log.events.append(("record", (old.value() or b"").decode()))
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, (key, "new"))
+
+    (new,) = read(consumer, 1)
+    log.events.append(("record", (new.value() or b"").decode()))
+
+    assert (old.partition(), new.partition()) == (0, 1)
+    assert log.events == [("record", "old"), ("flush", [0]), ("load", [1]), ("record", "new")]
+    consumer.close()
+
+
+def test_a_moved_record_waits_until_the_other_member_has_committed(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """With manual commits the gate stays shut until the application commits, and gates() says for what it waits."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    send(kafka, topic_name, (key, "old"))
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, (key, "new"))
+    consumer = OrderedConsumer(group_config(kafka, topic_name, enable_auto_commit=False))
+    consumer.subscribe([topic_name])
+
+    (old,) = read(consumer, 1)
+    await_that(consumer, lambda: len(consumer.gates()) == 1)
+    (gate,) = consumer.gates()
+    assert (gate.partition, gate.waits_for, gate.needs_offset, gate.at_offset) == (1, 0, 1, 0)
+    assert gate.owner == "this member"
+    assert consumer.poll(0.5) is None
+
+    consumer.commit(old)
+    (new,) = read(consumer, 1)
+    assert (new.value(), consumer.gates()) == (b"new", [])
+    consumer.close()
+
+
+def test_a_crash_before_the_commit_redelivers_both_in_order(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A new record is never delivered on the strength of a position that was only read: the replay begins with the old."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    send(kafka, topic_name, (key, "old"))
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, (key, "new"))
+    first = OrderedConsumer(group_config(kafka, topic_name, enable_auto_commit=False))
+    first.subscribe([topic_name])
+    read(first, 1)
+    first._raw.close()  # gone without a commit
+
+    second = OrderedConsumer(group_config(kafka, topic_name))
+    second.subscribe([topic_name])
+    assert [m.value() for m in read(second, 2)] == [b"old", b"new"]
+    second.close()
+
+
+def test_a_group_born_at_latest_reads_what_comes_after_on_every_partition(
+    kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """Later partitions are read from their start, whatever auto.offset.reset says: nothing written since is skipped."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    send(kafka, topic_name, *((f"k{i}", "before") for i in range(20)))
+    consumer = OrderedConsumer(group_config(kafka, topic_name, auto_offset_reset="latest"))
+    consumer.subscribe([topic_name])
+    started = {TopicPartition(topic_name, p) for p in range(2)}
+
+    def born() -> bool:
+        return all(p.offset >= 0 for p in consumer.committed(list(started), 5))
+
+    assert await_that(consumer, born) == []
+    admin.expand(topic_name, 5)
+    send(kafka, topic_name, *((f"k{i}", "after") for i in range(40)))
+
+    messages = read(consumer, 40)
+
+    assert {m.value() for m in messages} == {b"after"}
+    assert {m.partition() for m in messages} == {0, 1, 2, 3, 4}
+    consumer.close()
+
+
+def test_a_stock_groups_offsets_are_taken_over(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A group of the stock client goes on where it was; its partitions without a commit follow auto.offset.reset."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    stock = Producer({**kafka.client_config(), "partitioner": "murmur2_random"})
+    for i in range(10):
+        stock.produce(topic_name, f"a{i}", partition=0)
+        stock.produce(topic_name, f"b{i}", partition=1)
+    stock.flush(10)
+    before = Consumer(group_config(kafka, topic_name, enable_auto_commit=False))
+    before.assign([TopicPartition(topic_name, 0, 0)])
+    before.commit(offsets=[TopicPartition(topic_name, 0, 4)], asynchronous=False)
+    before.close()
+
+    consumer = OrderedConsumer(group_config(kafka, topic_name, auto_offset_reset="latest"))
+    consumer.subscribe([topic_name])
+    values = [m.value() for m in read(consumer, 6)]
+
+    assert values == [f"a{i}".encode() for i in range(4, 10)]
+    commits = consumer.committed([TopicPartition(topic_name, p) for p in range(2)], 5)
+    assert [(c.partition, c.metadata) for c in commits] == [(0, "ko1:0"), (1, "ko1:0")]
+    consumer.close()
+
+
+def test_a_commit_above_the_end_of_the_log_is_an_error(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The broker accepts it; reading on from there would skip records unseen."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, ("k", "v"))
+    stock = Consumer(group_config(kafka, topic_name, enable_auto_commit=False))
+    stock.commit(offsets=[TopicPartition(topic_name, 0, 99)], asynchronous=False)
+    stock.close()
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name])
+
+    with pytest.raises(GroupResetError, match="groups reset"):
+        read(consumer, 1)
+    consumer.close()
+
+
+def test_a_lost_commit_of_an_origin_stops_the_group(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Past the gate on the child, nothing on the origin: reading it again would put old records behind new ones."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    send(kafka, topic_name, (key, "old"))
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, (key, "new"), (key, "newer"))
+    stock = Consumer(group_config(kafka, topic_name, enable_auto_commit=False))
+    stock.commit(offsets=[TopicPartition(topic_name, 1, 1, "ko1:1")], asynchronous=False)
+    stock.close()
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name])
+
+    with pytest.raises(GroupResetError, match="origin 0 has no commit"):
+        read(consumer, 1)
+    consumer.close()
+
+
+def test_seeking_an_origin_back_closes_the_gate_again(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """After the rewind the old record comes first again, for the next owner of both too."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    send(kafka, topic_name, (key, "old"))
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, (key, "new"))
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name])
+    assert [m.value() for m in read(consumer, 2)] == [b"old", b"new"]
+    consumer.poll(0.1)
+
+    consumer.seek(TopicPartition(topic_name, 0, 0))
+    consumer.seek(TopicPartition(topic_name, 1, 0))
+
+    assert [m.value() for m in read(consumer, 2)] == [b"old", b"new"]
+    consumer.close()
+
+
+def test_an_unmanaged_topic_is_read_as_by_a_stock_consumer(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """And goes on in order once it is adopted and grown."""
+    from confluent_kafka.admin import NewTopic
+
+    stock = kafka.admin()
+    stock.create_topics([NewTopic(topic_name, 2)])[topic_name].result(10)
+    producer = Producer({**kafka.client_config(), "partitioner": "murmur2_random"})
+    for i in range(20):
+        producer.produce(topic_name, b"stock", f"k{i}")
+    producer.flush(10)
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name])
+    assert len(read(consumer, 20)) == 20
+
+    admin = TopicAdmin(kafka.client_config())
+    admin.adopt(topic_name)
+    admin.expand(topic_name, 3)
+    send(kafka, topic_name, *((f"k{i}", "ordered") for i in range(20)))
+
+    assert {m.value() for m in read(consumer, 20)} == {b"ordered"}
+    consumer.close()
+
+
+def test_late_stock_records_are_counted_as_strays(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A stock producer beside ours puts moved keys where its own hash says; they are delivered and counted."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    admin.expand(topic_name, 3)
+    layout = admin.describe(topic_name).layout
+    producer = Producer({**kafka.client_config(), "partitioner": "murmur2_random"})
+    keys = [f"k{i}" for i in range(60)]
+    for key in keys:
+        producer.produce(topic_name, b"v", key)
+    producer.flush(10)
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name])
+
+    messages = read(consumer, 60)
+
+    misplaced = sum(1 for m in messages if layout.home(m.key() or b"") != m.partition())
+    assert misplaced > 0
+    assert consumer.strays == misplaced
+    consumer.close()

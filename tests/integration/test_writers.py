@@ -1,0 +1,187 @@
+"""Writers that die, freeze, share an id or write transactionally, beside a change of layout."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.partitioner.errors import IneligibleWriterError, WriterLateError
+from support.cluster import KafkaUnderTest
+from support.workload import Workload, assert_in_order
+
+QUICK = {"keyorder.view.age.ms": "400"}
+SHORT_LEASE = {
+    "keyorder.lease.ms": 6_000,
+    "keyorder.lease.renew.interval.ms": 1_000,
+    "keyorder.lease.margin.ms": 500,
+    "delivery.timeout.ms": 3_000,
+}
+
+
+def test_a_killed_writer_is_expelled_when_its_lease_is_over(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """The change waits for the dead writer's lease, holds nobody's records meanwhile, and then goes through."""
+    with Workload(kafka, tmp_path, topic_name, config=QUICK) as run:
+        run.consumer("c1", "g")
+        doomed = run.writer("w1", rate=300, config=SHORT_LEASE)
+        run.writer("w2", rate=300, config=SHORT_LEASE)
+        doomed.expect_progress(run)
+        run.kill(doomed)
+
+        change = TopicAdmin(kafka.client_config()).expand(topic_name, 6)
+
+        assert any(step.name.startswith("expelled ") for step in change.steps), change.steps
+        assert change.attempts == 1
+        assert_in_order(run.finish())
+
+
+def test_a_frozen_writer_that_wakes_up_after_the_change_writes_nothing_stale(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """SIGSTOP past the lease, growth, SIGCONT: the writer finds itself expelled, joins anew and goes on in order."""
+    with Workload(kafka, tmp_path, topic_name, config=QUICK) as run:
+        run.consumer("c1", "g")
+        frozen = run.writer("w1", rate=200, config=SHORT_LEASE)
+        run.writer("w2", rate=200, config=SHORT_LEASE)
+        frozen.expect_progress(run)
+        # Only a queue that is empty at the freeze keeps an idempotent writer exact; its pace leaves gaps enough.
+        frozen.signal(signal.SIGSTOP)
+        assert run.expand(6) == 0
+        frozen.signal(signal.SIGCONT)
+
+        verdict = run.finish()
+
+        assert (verdict.reordered_keys, verdict.lost, verdict.illegal_duplicates) == (0, 0, 0), verdict.summary()
+
+
+def test_a_silent_writer_makes_the_change_give_up_with_its_name(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Within --timeout, and the layout stays as it was."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    with OrderedProducer({**kafka.client_config(), "keyorder.writer.id": "sleeper"}) as producer:
+        producer.produce(topic_name, b"v", b"k")
+        producer.flush()
+        producer._session._stopping.set()  # its thread answers nothing any more; the lease runs on
+        producer._session.join(10)
+        # Leaving was its last word: put a live lease back, as a hung process would have.
+        _haunt(kafka, "sleeper", topic_name)
+
+        with pytest.raises(WriterLateError, match="sleeper"):
+            admin.expand(topic_name, 3, timeout=3)
+
+    assert admin.describe(topic_name).layout.count == 2
+    assert admin.describe(topic_name).change is None
+
+
+def _haunt(kafka: KafkaUnderTest, writer: str, topic: str) -> None:
+    from confluent_kafka import Producer
+    from keyorder.connector.control_topics import writer_slot
+    from keyorder.partitioner.records import Lease, LeaseState, encode_lease, lease_key
+
+    name, partition = writer_slot(writer)
+    producer = Producer(kafka.client_config())
+    lease = Lease(writer, "hung", LeaseState.JOIN, None, 45_000, 1, (topic,))
+    producer.produce(name, encode_lease(lease), lease_key(writer, "hung"), partition)
+    assert producer.flush(10) == 0
+
+
+@pytest.mark.kip("K903-01", "K903-08")
+def test_an_older_process_with_the_same_writer_id_is_ineligible(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The newest join counts; the older process hears of it and sends nothing more."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    config = {**kafka.client_config(), "keyorder.writer.id": "twin"}
+    old = OrderedProducer(config)
+    old.produce(topic_name, b"1", b"k")
+    assert old.flush(10) == 0
+    new = OrderedProducer(config)
+    new.produce(topic_name, b"2", b"k")
+    assert new.flush(10) == 0
+
+    deadline = time.monotonic() + 10
+    while old._session.failure is None and time.monotonic() < deadline:
+        old._session.join(0.05)
+    with pytest.raises(IneligibleWriterError, match="twin"):
+        old.produce(topic_name, b"3", b"k")
+    new.produce(topic_name, b"4", b"k")
+    assert new.flush(10) == 0
+    new.close()
+
+
+def test_transactional_records_and_aborted_tails_pass_a_growth(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Markers and aborted records take offsets that no record shows; the gates open all the same, in order."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    producer = OrderedProducer({**kafka.client_config(), "transactional.id": topic_name})
+    producer.init_transactions(20)
+    expected: dict[str, list[int]] = {}
+
+    def transaction(number: int, commit: bool) -> None:
+        producer.begin_transaction()
+        for i in range(20):
+            producer.produce(topic_name, str(number), f"k{i}")
+        if commit:
+            producer.commit_transaction(20)
+            for i in range(20):
+                expected.setdefault(f"k{i}", []).append(number)
+        else:
+            producer.flush(10)
+            producer.abort_transaction(20)
+
+    transaction(1, commit=True)
+    transaction(2, commit=False)
+    admin.expand(topic_name, 4)
+    transaction(3, commit=True)
+    transaction(4, commit=False)
+    admin.expand(topic_name, 5)
+    transaction(5, commit=True)
+    producer.close()
+
+    group = {**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest"}
+    seen: dict[str, list[int]] = {}
+    with OrderedConsumer(group) as consumer:
+        consumer.subscribe([topic_name])
+        for message in _until(consumer, 60):
+            seen.setdefault((message.key() or b"").decode(), []).append(int(message.value() or b""))
+    assert seen == expected
+
+
+def _until(consumer: OrderedConsumer, count: int, timeout: float = 30.0) -> list[Message]:
+    deadline = time.monotonic() + timeout
+    messages: list[Message] = []
+    while len(messages) < count:
+        assert time.monotonic() < deadline, f"{len(messages)} of {count}; gates: {consumer.gates()}"
+        messages.extend(consumer.consume(count - len(messages), 0.2))
+    return messages
+
+
+def test_two_adopters_at_once_agree(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Producers that meet an unmanaged topic together adopt it once."""
+    from confluent_kafka.admin import NewTopic
+
+    stock = kafka.admin()
+    stock.create_topics([NewTopic(topic_name, 3)])[topic_name].result(10)
+    errors: list[BaseException] = []
+
+    def produce() -> None:
+        try:
+            with OrderedProducer(kafka.client_config()) as producer:
+                producer.produce(topic_name, b"v", b"k")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=produce) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert errors == []
+    description = TopicAdmin(kafka.client_config()).describe(topic_name)
+    assert len(description.epochs) == 1
+    assert description.layout.initial == description.layout.count == 3
