@@ -9,10 +9,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs f
     NewTopic,
     ResourceType,
 )
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ..partitioner.errors import BrokerUnreachableError, ConfigError, TopicNotFoundError
 from ..partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
 from .kafka_errors import translate, translated
+from .metadata import wait_for_partitions
 
 PARTITIONS = 8
 Slot = tuple[str, int]
@@ -73,7 +75,15 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
                     raise translate(raised.args[0], "create", f"control topic {name}", bootstrap_servers) from raised
             except TimeoutError as raised:
                 raise BrokerUnreachableError(bootstrap_servers, f"create control topic {name}") from raised
-    check_policy(admin, bootstrap_servers, timeout)
+        for name in (CONTROL_TOPIC, WRITERS_TOPIC):
+            wait_for_partitions(admin, name, PARTITIONS, bootstrap_servers, timeout)
+    # A topic that was just made may be unknown to the next broker that is asked, for a moment.
+    Retrying(
+        stop=stop_after_delay(timeout),
+        wait=wait_fixed(0.1),
+        retry=retry_if_exception_type(TopicNotFoundError),
+        reraise=True,
+    )(check_policy, admin, bootstrap_servers, timeout)
 
 
 def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) -> None:
