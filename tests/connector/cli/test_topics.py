@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,9 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
 from support.cluster import KafkaFactory, KafkaUnderTest
+
+# A change waits for twice this age, so that commits lie that far apart.
+QUICK = "keyorder.view.age.ms=100"
 
 
 class Run(NamedTuple):
@@ -37,17 +42,22 @@ class Run(NamedTuple):
         return found
 
 
-def keyorder(*words: object) -> Run:
+def keyorder(*words: object, **environment: str) -> Run:
     """Run the command in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "keyorder", *map(str, words)], capture_output=True, text=True, timeout=100
+        [sys.executable, "-m", "keyorder", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, **environment},
     )
     return Run(done.returncode, done.stdout, done.stderr)
 
 
-def topics(kafka: KafkaUnderTest, command: str, *words: object) -> Run:
+def topics(kafka: KafkaUnderTest, command: str, *words: object, **environment: str) -> Run:
     """Run `keyorder topics <command>` against the broker, with an object as its answer."""
-    return keyorder("topics", command, "--bootstrap-server", kafka.bootstrap_servers, "--output", "json", *words)
+    reach = ("--bootstrap-server", kafka.bootstrap_servers, "--output", "json")
+    return keyorder("topics", command, *reach, *words, **environment)
 
 
 def physical(kafka: KafkaUnderTest, topic: str) -> int:
@@ -60,7 +70,7 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     """The whole way: each command prints one object of the documented shape, and a repeated growth says `already`."""
     made = topics(
         kafka, "create", "--topic", topic_name, "--partitions", 4,
-        "--config", "retention.ms=86400000", "--config", "compaction.strategy=timestamp",
+        "--config", "retention.ms=86400000", "--config", "compaction.strategy=timestamp", "--config", QUICK,
     )  # fmt: skip
     assert made.code == 0, made
     assert made.document["layout"] == {"initial": 4, "count": 4}
@@ -115,9 +125,26 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     assert (listed[topic_name]["exists"], listed[topic_name]["changing"]) == (True, False)
 
 
+def test_the_same_command_resumes_a_killed_change(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A controller killed after PREPARE leaves an open change for all to see; the next run gets the topic there."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=dict([QUICK.split("=")]))
+    expand = ("--topic", topic_name, "--partitions", 4)
+
+    killed = topics(kafka, "expand", *expand, KEYORDER_CRASH_AT="prepare-written")
+    assert killed.code == -signal.SIGKILL
+    left = topics(kafka, "describe", "--topic", topic_name).document
+    assert (left["layout"]["count"], left["change"]["count"], left["change"]["phase"]) == (2, 4, "PREPARE")
+
+    resumed = topics(kafka, "expand", *expand)
+    assert resumed.code == 0, resumed
+    assert (resumed.document["changed"], resumed.document["after"]) == (True, 4)
+    found = TopicAdmin(kafka.client_config()).describe(topic_name)
+    assert (found.layout.count, found.change) == (4, None)
+
+
 def test_people_get_tables(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Without --output json the same facts come as text: what was done, the steps with their times, the epochs."""
-    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=dict([QUICK.split("=")]))
     reach = ("--bootstrap-server", kafka.bootstrap_servers)
 
     plan = keyorder("topics", "expand", *reach, "--topic", topic_name, "--partitions", 3, "--dry-run")
