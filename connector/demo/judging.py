@@ -15,7 +15,7 @@ from ..verify.history import load
 from ..verify.topology import Epoch, Topology
 from ..verify.truth import Row
 from ..verify.verdict import judge, judge_stock
-from .latency import hand_overs
+from .latency import gate_openings, hand_overs
 from .series import count_series
 from .worker import Line
 
@@ -36,7 +36,7 @@ def main() -> None:
         verdict = judge(history, log, topology)
         moved = hand_overs(history, topology)
         facts["hand_overs"] = [[m.epoch, m.milliseconds, m.waited] for m in moved]
-        facts["epochs"] = [[e.epoch, e.count] for e in topology.epochs]
+        facts["gates"] = [[g.epoch, g.milliseconds, g.waited] for g in gate_openings(history, topology)]
     else:
         verdict = judge_stock(history, log)
     found = verdict.as_dict()

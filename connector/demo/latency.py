@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 from ..verify.events import Kind
@@ -65,6 +66,42 @@ def hand_overs(history: History, topology: Topology) -> list[HandOver]:
     found: list[HandOver] = []
     for key, by_number in stays.items():
         found.extend(_of_key(by_number, [segment.epoch for segment in topology.chain(key.encode())]))
+    return found
+
+
+def gate_openings(history: History, topology: Topology) -> list[HandOver]:
+    """How long each new partition stayed closed for no reason that the group's own work gives: one for each gate.
+
+    From the moment at which the group was done with all that the origin held before the cut, and a record was there
+    to be delivered behind the gate, to the start of that first delivery.
+    """
+    moves = {
+        (here.epoch, before.home, here.home)
+        for key in {value.key for value in history.values}
+        for before, here in pairwise(topology.chain(key.encode()))
+    }
+    cuts = {epoch.epoch: epoch for epoch in topology.epochs}
+    gates = {move: _Times() for move in moves}
+    leaving: dict[int, list[tuple[int, _Times]]] = {}
+    entering: dict[int, list[tuple[int, _Times]]] = {}
+    for (e, q, p), times in gates.items():
+        leaving.setdefault(q, []).append((cuts[e].ends[q], times))
+        entering.setdefault(p, []).append((cuts[e].begins[p], times))
+    ended: set[tuple[int, int]] = set()
+    for event in history.events():
+        place = event.partition, event.offset
+        if event.kind is Kind.DELIVER_END and place not in ended:
+            ended.add(place)
+            for end, times in leaving.get(event.partition, ()):
+                if event.offset < end:
+                    times.ended = event.t
+        elif event.kind in (Kind.SEND_OK, Kind.DELIVER_START):
+            for begin, times in entering.get(event.partition, ()):
+                if event.offset >= begin:
+                    _take(times, event.kind, event.t)
+    found: list[HandOver] = []
+    for (e, _, _), times in sorted(gates.items()):
+        found.extend(_of_key({0: _Times(ended=times.ended), 1: _Times(times.acknowledged, times.started)}, [e, e]))
     return found
 
 

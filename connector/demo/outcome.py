@@ -21,7 +21,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """One change of the managed topic. seconds: what `expand` took. held: records that waited since the change before."""
+    """One change of the managed topic. at: when it was asked for, seconds into the load. seconds: what `expand` took."""
 
     at: float
     before: int
@@ -63,6 +63,7 @@ class Outcome:
     happenings: list[Happening] = field(default_factory=list)
     holds: list[float] = field(default_factory=list)
     hand_overs: list[HandOver] = field(default_factory=list)
+    gates: list[HandOver] = field(default_factory=list)
     wall_seconds: float = 0.0
     png: Path | None = None
     html: Path | None = None
@@ -94,8 +95,10 @@ class Outcome:
                 "legal_duplicates": self.keyorder.legal_duplicates,
             },
             "hold_ms": spread(self.holds),
-            "handover_ms": spread([each.milliseconds for each in self.hand_overs]),
-            "handover_waited_ms": spread([each.milliseconds for each in self.hand_overs if each.waited]),
+            # A key whose next record was not written yet waited for nothing: it would only flatter the figure.
+            "handover_ms": spread([each.milliseconds for each in self.hand_overs if each.waited]),
+            "handover_all_ms": spread([each.milliseconds for each in self.hand_overs]),
+            "gate_ms": spread([each.milliseconds for each in self.gates]),
             "partitions": list(self.counts),
             "seed": self.seed,
             "seconds": self.seconds,

@@ -14,7 +14,6 @@ from ..verify.events import decode_value
 from ..verify.recorder import Recorder
 from .worker import Line
 
-_BATCH = 50
 _WAIT = 0.1
 _TELL = 0.5
 _NAP = 0.004
@@ -89,54 +88,45 @@ def main() -> None:
             "group.id": spec["group"],
             "on_commit": member.committed,
         }
-        if spec["side"] == "keyorder":
-            _consume_ordered(OrderedConsumer(config), line, member)
-        else:
-            _consume_stock(Consumer({**config, "enable.auto.offset.store": False}), line, member)
+        stock = {**config, "enable.auto.offset.store": False}
+        _consume(OrderedConsumer(config) if spec["side"] == "keyorder" else Consumer(stock), line, member)
         line.tell(delivered=member.delivered, partitions=[], gates=[])
 
 
-def _consume_ordered(consumer: OrderedConsumer, line: Line, member: Member) -> None:
+def _consume(consumer: Consumer | OrderedConsumer, line: Line, member: Member) -> None:
+    """The same loop for both: poll, work, and now and then a word about it.
+
+    The stock consumer stores offsets only after the work, so that a killed member loses nothing; with keyorder's a
+    record counts as processed at the next poll anyway.
+    """
     consumer.subscribe([line.spec["topic"]], on_assign=member.assigned, on_revoke=member.revoked, on_lost=member.lost)
     told = 0.0
     while not line.stop.is_set():
-        for message in consumer.consume(_BATCH, _WAIT):
-            _check(message)
+        message = consumer.poll(_WAIT)
+        if message is not None:
+            error = message.error()
+            if error is not None:
+                raise RuntimeError(f"the consumer reports {error.name()}: {error.str()}")
             member.process(message)
+            if isinstance(consumer, Consumer):
+                consumer.store_offsets(message)
         if clock.now() - told >= _TELL:
             told = clock.now()
-            gates = [
-                {
-                    "partition": gate.partition,
-                    "waits_for": gate.waits_for,
-                    "missing": gate.needs_offset - gate.at_offset,
-                    "held": gate.records_held,
-                }
-                for gate in consumer.gates()
-            ]
+            gates = _gates(consumer) if isinstance(consumer, OrderedConsumer) else []
             line.tell(delivered=member.delivered, partitions=sorted(member.owned), gates=gates)
     consumer.close()
 
 
-def _consume_stock(consumer: Consumer, line: Line, member: Member) -> None:
-    """A careful stock application: offsets are stored only after the work, so that a killed member loses nothing."""
-    consumer.subscribe([line.spec["topic"]], on_assign=member.assigned, on_revoke=member.revoked, on_lost=member.lost)
-    told = 0.0
-    while not line.stop.is_set():
-        for message in consumer.consume(_BATCH, _WAIT):
-            _check(message)
-            member.process(message)
-            consumer.store_offsets(message)
-        if clock.now() - told >= _TELL:
-            told = clock.now()
-            line.tell(delivered=member.delivered, partitions=sorted(member.owned), gates=[])
-    consumer.close()
-
-
-def _check(message: Message) -> None:
-    error = message.error()
-    if error is not None:
-        raise RuntimeError(f"the consumer reports {error.name()}: {error.str()}")
+def _gates(consumer: OrderedConsumer) -> list[dict[str, int]]:
+    return [
+        {
+            "partition": gate.partition,
+            "waits_for": gate.waits_for,
+            "missing": gate.needs_offset - gate.at_offset,
+            "held": gate.records_held,
+        }
+        for gate in consumer.gates()
+    ]
 
 
 if __name__ == "__main__":

@@ -50,10 +50,12 @@ def latency_rows(outcome: Outcome) -> list[tuple[str, ...]]:
     hold = spread(outcome.holds)
     every = spread([each.milliseconds for each in outcome.hand_overs])
     waited = spread([each.milliseconds for each in outcome.hand_overs if each.waited])
+    gates = spread([each.milliseconds for each in outcome.gates])
     named = (
         ("hold: a moving key's record waits in the producer", hold),
-        ("hand-over: last record at the old home done, to first at the new one", every),
-        ("  of these, records that were waiting when the old home was done", waited),
+        ("hand-over: a key's last record at the old home done, to its waiting one at the new home", waited),
+        ("  the same with keys whose next record was not written yet, from its acknowledgement", every),
+        ("gate: the old partition is done up to the cut, to the first record behind the gate", gates),
     )
     return [(label, f"{s['count']:,}", shown(s["p50"]), shown(s["p99"]), shown(s["max"])) for label, s in named]
 

@@ -214,6 +214,7 @@ class Demo:
             happenings=self._happenings,
             holds=[held for worker in self._writers for held in worker.holds],
             hand_overs=[HandOver(*row) for row in judges[0].facts["hand_overs"]],
+            gates=[HandOver(*row) for row in judges[0].facts["gates"]],
         )
 
     def _look(self) -> None:

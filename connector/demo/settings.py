@@ -13,6 +13,7 @@ DEFAULT_SECONDS = 45.0
 HOT_SHARE = 0.25
 _MOST_PARTITIONS = 200
 _LEAST_RATE = 200
+_MOST_SECONDS = 1_800.0
 
 
 def parse_counts(text: str) -> tuple[int, ...]:
@@ -55,9 +56,12 @@ class DemoSettings:
         if self.counts[-1] > _MOST_PARTITIONS:
             fix = f"{_MOST_PARTITIONS} partitions are the most that the picture can show"
             raise ConfigError("--partitions", f"{self.counts[-1]} is too much for one machine", fix)
-        if self.seconds < self.least_seconds:
+        if not self.seconds >= self.least_seconds:  # also refuses what is no number
             problem = f"{self.seconds:g} is too short for {self.changes} change(s), a join and a kill"
             raise ConfigError("--seconds", problem, f"give at least {self.least_seconds:g}")
+        if not self.seconds <= _MOST_SECONDS:
+            problem = f"{self.seconds:g} is more than the checker can hold in memory"
+            raise ConfigError("--seconds", problem, f"give at most {_MOST_SECONDS:g}")
         if self.rate < _LEAST_RATE:
             raise ConfigError("--rate", f"{self.rate} records a second is no load", f"give at least {_LEAST_RATE}")
         if self.keys < 1 or self.keys > self.cold_records:
