@@ -1,0 +1,122 @@
+"""The arrows between the folders run one way, the core is pure, and every module says what it is for."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("partitioner", "connector", "streaming", "compaction")
+MODULES = sorted(
+    path
+    for path in [*ROOT.glob("*.py"), *(found for folder in FOLDERS for found in (ROOT / folder).rglob("*.py"))]
+    if "__pycache__" not in path.parts
+)
+ALLOWED = {
+    "partitioner": {"partitioner"},
+    "connector": {"partitioner", "connector"},
+    "streaming": {"partitioner", "connector", "streaming"},
+    "compaction": {"partitioner", "connector", "compaction"},
+}
+IMPURE = {
+    "time", "datetime", "threading", "multiprocessing", "concurrent", "queue", "socket", "ssl", "select", "selectors",
+    "asyncio", "subprocess", "signal", "logging", "os", "pathlib", "shutil", "tempfile", "random", "secrets", "uuid",
+    "urllib", "http", "sqlite3",
+}  # fmt: skip
+
+
+def _imports(path: Path) -> Iterator[tuple[str, str]]:
+    """(absolute module, name) of each import, relative ones resolved below `keyorder`."""
+    package = ["keyorder", *path.relative_to(ROOT).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((module, alias.name) for alias in node.names)
+
+
+def _lint(root: Path, config: Path) -> subprocess.CompletedProcess[str]:
+    """import-linter over the `keyorder` that lies in `root`, or the installed one."""
+    return subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()",
+         "--no-cache", "--config", str(config)],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_the_contracts_hold() -> None:
+    """import-linter finds both contracts of pyproject.toml kept."""
+    found = _lint(ROOT, ROOT / "pyproject.toml")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "2 kept, 0 broken" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("partitioner/layout.py", "from ..connector import admin"),
+        ("partitioner/layout.py", "import threading"),
+        ("connector/__init__.py", "from .. import compaction"),
+        ("compaction/strategy.py", "from .. import streaming"),
+    ],
+)
+def test_the_contracts_catch_what_breaks_them(module: str, line: str, tmp_path: Path) -> None:
+    """The root folder being the package does not blind the linter: a forbidden import in a copy is found."""
+    copy = tmp_path / "keyorder"
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__", "*.json"))
+    for path in [*ROOT.glob("*.py"), ROOT / "pyproject.toml"]:
+        shutil.copy(path, copy)
+    with (copy / module).open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+    found = _lint(tmp_path, copy / "pyproject.toml")
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert "1 broken" in found.stdout
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parent != ROOT], ids=lambda path: path.name)
+def test_arrows_run_one_way(path: Path) -> None:
+    """streaming and compaction stand on connector, connector on partitioner; imports inside functions count too."""
+    folder = path.relative_to(ROOT).parts[0]
+    for module, name in _imports(path):
+        parts = [*module.split("."), name]
+        if parts[0] == "keyorder":
+            assert parts[1] in {*ALLOWED[folder], "_version", "__version__"}, f"{path}: {module} {name}"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if path.parts[-2] == "partitioner"], ids=lambda path: path.name
+)
+def test_the_core_stands_on_the_standard_library_murmur2_and_avro(path: Path) -> None:
+    """No clock, no threads, no I/O; of the Kafka client the hash function alone."""
+    for module, name in _imports(path):
+        top = module.split(".")[0]
+        if top == "confluent_kafka":
+            assert (module, name) == ("confluent_kafka", "murmur2"), f"{path}: {module} {name}"
+        else:
+            assert top in {"keyorder", "fastavro"} or top in sys.stdlib_module_names, f"{path}: {module}"
+            assert top not in IMPURE, f"{path}: {module}"
+
+
+def test_nothing_imports_the_bare_folder_names() -> None:
+    """Only `keyorder....`: `streaming` and the like are other projects' packages."""
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if "__pycache__" not in path.parts]
+    others = [path for folder in ("examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    for path in [*MODULES, *tests, *others]:
+        bare = {module.split(".")[0] for module, _ in _imports(path)} & set(FOLDERS)
+        assert not bare, f"{path} imports {bare}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    """A docstring at its beginning."""
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"

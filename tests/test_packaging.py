@@ -1,0 +1,78 @@
+"""The wheel holds what the checkout holds, and works outside it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("partitioner", "connector", "streaming", "compaction")
+
+
+def _build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """With the backend of this environment if it is new enough, else with one that pip gets for the build."""
+    if int(version("setuptools").split(".")[0]) >= 77:
+        command = ["build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    else:
+        command = ["pip", "--disable-pip-version-check", "wheel", "--no-deps", "--wheel-dir", str(out), str(source)]
+    return subprocess.run([sys.executable, "-Im", *command], capture_output=True, text=True, check=False, cwd=out)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy: in the checkout, remains of an earlier build would come along."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for pattern in ("*.py", "pyproject.toml", "README.md", "LICENSE", "py.typed"):
+        for path in ROOT.glob(pattern):
+            shutil.copy(path, source)
+    built = _build(source, out)
+    if built.returncode and "Could not find a version that satisfies the requirement setuptools" in built.stderr:
+        pytest.skip("no build backend in this environment, and no package index within reach")
+    assert built.returncode == 0, built.stdout + built.stderr
+    (made,) = out.glob("*.whl")
+    return made
+
+
+def test_the_wheel_has_every_module_of_the_tree(wheel: Path) -> None:
+    """A sub-package that is missing in pyproject.toml would import here and be missing there."""
+    tree = {f"keyorder/{path.name}" for path in ROOT.glob("*.py")}
+    for folder in FOLDERS:
+        tree |= {f"keyorder/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / folder).rglob("*.py")}
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {name for name in names if name.endswith(".py") and name.startswith("keyorder/")} == tree
+
+
+def test_the_wheel_has_the_data_files(wheel: Path) -> None:
+    """The marker for type checkers, and the lock files of the embedded brokers."""
+    locks = {f"keyorder/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "connector/local").glob("*.lock.json")}
+    with zipfile.ZipFile(wheel) as archive:
+        assert {"keyorder/py.typed", *locks} <= set(archive.namelist())
+
+
+def test_the_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked elsewhere, it is that one which is imported, with its public names, and without a Kafka client at once."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    check = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import keyorder\n"
+        "assert keyorder.__file__.startswith(sys.argv[1]), keyorder.__file__\n"
+        "assert 'confluent_kafka' not in sys.modules\n"
+        "assert keyorder.Layout(initial=3, count=5).home(b'abc') == 3\n"
+        "assert issubclass(keyorder.KeyorderError, Exception)\n"
+        "print(keyorder.__version__)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", check, str(tmp_path)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == wheel.name.split("-")[1]
