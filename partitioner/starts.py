@@ -46,7 +46,7 @@ def epoch_of(metadata: str | None) -> int | None:
     if metadata is None or not metadata.startswith(_PREFIX):
         return None
     number = metadata.removeprefix(_PREFIX).split(";", 1)[0]
-    return int(number) if number.isdigit() else None
+    return int(number) if number.isascii() and number.isdigit() else None
 
 
 def state_of(commits: Mapping[int, Commit]) -> GroupState:
@@ -94,10 +94,11 @@ def founding_offsets(
             )
         else:
             starts[p] = log_ends[p] if from_latest else log_starts[p]
-    if state is GroupState.BIRTH and timeline.ordered:
-        gates = Gates(timeline)
-        return consistent_starts(gates, {**dict.fromkeys(range(timeline.highest_count), 0), **starts})
-    return starts
+    if state is GroupState.RESUMING or not timeline.ordered:
+        return starts
+    clipped = consistent_starts(Gates(timeline), {**dict.fromkeys(range(timeline.highest_count), 0), **starts})
+    # What a group has committed is its own word; only what was chosen here may lie behind a closed gate.
+    return {p: starts[p] if p in commits else offset for p, offset in clipped.items()}
 
 
 def checked(group: str, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> int:
