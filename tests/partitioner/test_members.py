@@ -200,9 +200,6 @@ def test_acknowledged_offsets_are_the_highest_of_that_attempt() -> None:
     assert writers.acknowledged("t", 6) == {}
 
 
-STATES = st.sampled_from(LeaseState)
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["JOIN", "LIVE", "LEFT", "EXPELLED", "READY"])), max_size=16)
