@@ -21,7 +21,10 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """One change of the managed topic. at: when it was asked for, seconds into the load. seconds: what `expand` took."""
+    """One change of the managed topic. at: when it was asked for, seconds into the load. seconds: what `expand` took.
+
+    steps: what it did, and after how many seconds each.
+    """
 
     at: float
     before: int
@@ -29,6 +32,7 @@ class Growth:
     epoch: int
     seconds: float
     attempts: int
+    steps: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,18 @@ class Outcome:
             "handover_ms": spread([each.milliseconds for each in self.hand_overs if each.waited]),
             "handover_all_ms": spread([each.milliseconds for each in self.hand_overs]),
             "gate_ms": spread([each.milliseconds for each in self.gates]),
+            "growths": [
+                {
+                    "from": growth.before,
+                    "to": growth.after,
+                    "epoch": growth.epoch,
+                    "at_s": round(growth.at, 2),
+                    "took_ms": round(growth.seconds * 1000, 1),
+                    "attempts": growth.attempts,
+                    "steps": [{"name": name, "ms": round(seconds * 1000, 1)} for name, seconds in growth.steps],
+                }
+                for growth in self.growths
+            ],
             "partitions": list(self.counts),
             "seed": self.seed,
             "seconds": self.seconds,

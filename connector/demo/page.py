@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from .outcome import Outcome
-from .report import CHANGE_COLUMNS, FIGURES, LATENCY_COLUMNS, change_rows, conclusion, latency_rows
+from .report import CHANGE_COLUMNS, FIGURES, KINDNESS, LATENCY_COLUMNS, change_rows, conclusion, latency_rows
 from .settings import DemoSettings
 
 _STYLE = """
@@ -76,7 +76,8 @@ def _reading() -> str:
         "blue area what its group was given; where blue is missing under the line, or comes after it, the group lagged. "
         "On the right a new partition's blue may begin a little after its line: its records wait until the old home's "
         "records of the moved keys are done with. Red is where a record came after a later one of its own key. "
-        "The strip on top is how many records were waiting.</p>"
+        "The strip on top is how many records were waiting. A vertical line is where clients begin to use new partitions: "
+        "with stock clients at once, with keyorder at the commit of the change, which was asked for where the shade begins.</p>"
     )
 
 
@@ -96,9 +97,8 @@ def _happened(outcome: Outcome, settings: DemoSettings) -> str:
         f"{settings.seconds:g} s, to two topics of the same brokers: to one through keyorder's producer, to the other "
         f"through a stock one. A group of {settings.members} consumer processes read each, spending "
         f"{settings.work_ms:g} ms on a record. Both topics grew at the same moments.</p><ol>{events}</ol>"
-        "<p>The stock side is set up kindly: idempotent producer, Java's partitioner, new partitions seen within a "
-        "second, <code>auto.offset.reset=earliest</code>, and offsets stored only after the work. So it loses nothing; "
-        "what it cannot do is hold back a key's records in a new partition until the old partition's are done.</p>"
+        f"<p>{escape(KINDNESS)} What it cannot do is hold back a key's records in a new partition until the old "
+        "partition's are done.</p>"
         f"<p>Every send, acknowledgement, delivery and commit was recorded by the process that saw it, also by the one "
         f"that was killed. The checker compares these with both topics, read end to end. Seed {outcome.seed}.</p>"
     )

@@ -20,6 +20,10 @@ FIGURES = (
     ("records lost", "lost"),
     ("illegal duplicates", "illegal_duplicates"),
 )
+KINDNESS = (
+    "The stock side is set up kindly: an idempotent producer with Java's partitioner, new partitions seen within a second, "
+    "auto.offset.reset=earliest, and offsets stored only after the work, so that nothing is lost."
+)
 _MUST_BE_ZERO = {"reordered_keys", "lost", "illegal_duplicates"}
 
 
@@ -77,6 +81,7 @@ def print_report(outcome: Outcome, console: Console) -> None:
     legal = (f"{side.legal_duplicates:,}" for side in (outcome.stock, outcome.keyorder))
     table.add_row("redelivered after the kill (at-least-once)", *legal)
     console.print(table)
+    console.print(Text(KINDNESS, style="dim"))
     console.print(_plain_table(CHANGE_COLUMNS, change_rows(outcome)))
     console.print(_plain_table(LATENCY_COLUMNS, latency_rows(outcome)))
     console.print(Text(conclusion(outcome), style="bold green" if outcome.kept else "bold red"))

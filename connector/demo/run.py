@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,9 +92,8 @@ class Demo:
                 stack.callback(side.close)
             if settings.bootstrap_servers is not None:
                 stack.callback(self._clean_up)
-            changer = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="changer"))
             self._prepare()
-            start = self._load(changer)
+            start = self._load()
             self._drain()
             return self._judge(mine, stock, start)
 
@@ -128,7 +128,7 @@ class Demo:
         self._await("consumers that own all partitions", lambda: all(side.covered for side in self._sides), _START)
         self._await("writers", lambda: all(worker.facts.get("ready") for worker in self._writers), _START)
 
-    def _load(self, changer: ThreadPoolExecutor) -> int:
+    def _load(self) -> int:
         """The load and everything that happens under it. Returns when it began, on the recorders' clock."""
         settings = self._settings
         start, self._began = now_ns(), clock.now()
@@ -142,15 +142,15 @@ class Demo:
                 self._changed(self._changing.result())
             # A change that takes long delays what comes after it, and the load goes on until all was done.
             if acts and self._elapsed() >= acts[0].at and self._changing is None:
-                self._act(acts.pop(0), changer)
+                self._act(acts.pop(0))
             self._look()
             self._pause()
         return start
 
-    def _act(self, act: Act, changer: ThreadPoolExecutor) -> None:
+    def _act(self, act: Act) -> None:
         if act.kind == "grow":
             self._changing_since = self._elapsed()
-            self._changing = changer.submit(self._topics.grow, act.count)
+            self._changing = _in_background(lambda: self._topics.grow(act.count))
             return
         for side in self._sides:
             if act.kind == "join":
@@ -164,7 +164,8 @@ class Demo:
     def _changed(self, change: Change) -> None:
         self._changing = None
         took = change.steps[-1].seconds if change.steps else 0.0
-        growth = Growth(self._changing_since, change.before, change.after, change.epoch, took, change.attempts)
+        steps = tuple((step.name, step.seconds) for step in change.steps)
+        growth = Growth(self._changing_since, change.before, change.after, change.epoch, took, change.attempts, steps)
         self._growths.append(growth)
         text = f"{change.before} → {change.after} partitions"
         self._happenings.append(Happening(growth.at, "grow", text))
@@ -246,6 +247,20 @@ class Demo:
 
     def _clean_up(self) -> None:
         self._topics.remove(side.group for side in self._sides)
+
+
+def _in_background(work: Callable[[], Change]) -> Future[Change]:
+    """Run it on a thread that dies with the process: an executor's would be waited for, also after a Ctrl-C."""
+    result: Future[Change] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="change", daemon=True).start()
+    return result
 
 
 def _settle(folder: Path, report_dir: Path) -> Path:
