@@ -74,6 +74,8 @@ def demo(
         # One line, so that it is the last one of whatever else a caller collects.
         click.echo(json.dumps(outcome.as_dict()))
     else:
-        print_report(outcome, Console())
+        console = Console()
+        # A pipe has no width of its own: the tables' is enough.
+        print_report(outcome, console if console.is_terminal else Console(width=max(console.width, 130)))
     if not outcome.kept:
         click.get_current_context().exit(1)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 
 from ...partitioner.errors import ConfigError
@@ -30,7 +31,7 @@ from .topics import DemoTopics
 
 _REFRESH = 0.25
 _LAG_EVERY = 1.0
-_START, _DRAIN, _STOP, _JUDGE = 60.0, 90.0, 60.0, 240.0
+_START, _DRAIN, _STOP, _JUDGE = 60.0, 40.0, 60.0, 240.0
 
 
 def check_before(settings: DemoSettings) -> None:
@@ -63,6 +64,7 @@ class Demo:
         self._changing_since = 0.0
         self._began: float | None = None
         self._next_look = self._next_lag = 0.0
+        self._drained = False
 
     def run(self, keep: bool) -> Outcome:
         """All of it. Raises WorkerFailedError, DemoStalledError, and what the clients raise."""
@@ -90,6 +92,7 @@ class Demo:
             self._crew, self._sides = crew, (mine, stock)
             for side in self._sides:
                 stack.callback(side.close)
+            stack.callback(self._topics.close)
             if settings.bootstrap_servers is not None:
                 stack.callback(self._clean_up)
             self._prepare()
@@ -179,18 +182,21 @@ class Demo:
         self._show.stage("writers finish")
         self._crew.stop(self._writers, _STOP, self._look)
         self._show.stage("consumers finish")
+        best: float = inf
         deadline = clock.now() + _DRAIN
         while clock.now() < deadline:
             self._crew.check()
-            lags = [self._topics.lag(side.topic, side.group, side.partitions) for side in self._sides]
-            for side, lag in zip(self._sides, lags, strict=True):
-                side.state.lag = lag or 0
+            lags = [self._lag(side) for side in self._sides]
             if lags == [0, 0]:
                 break
+            if None not in lags and (left := sum(lag or 0 for lag in lags)) < best:
+                # Slow is not stuck: the time runs from the last progress.
+                best, deadline = left, clock.now() + _DRAIN
             self._look()
             self._pause()
         else:
-            self._show.tell("the consumers did not finish in time")
+            self._show.tell(f"the consumers have made no progress for {_DRAIN:.0f} s")
+        self._drained = True
         self._crew.stop([worker for side in self._sides for worker in side.readers], _STOP, self._look)
 
     def _judge(self, mine: Side, stock: Side, start: int) -> Outcome:
@@ -225,16 +231,26 @@ class Demo:
             return
         self._next_look = now + _REFRESH
         self._board.elapsed = self._elapsed()
-        ask = now >= self._next_lag
+        ask = now >= self._next_lag and not self._drained
         if ask:
             self._next_lag = now + _LAG_EVERY
         for side in self._sides:
             side.look()
-            side.state.sent = sum(worker.facts.get("sent", {}).get(side.name, 0) for worker in self._writers)
+            side.state.sent = self._written(side, "sent")
             if ask:
-                lag = self._topics.lag(side.topic, side.group, side.partitions)
-                side.state.lag = side.state.lag if lag is None else lag
+                self._lag(side)
         self._show.refresh()
+
+    def _lag(self, side: Side) -> int | None:
+        """Acknowledged and not yet committed by the group; None when the broker cannot say just now."""
+        committed = self._topics.committed(side.topic, side.group, side.partitions)
+        if committed is None:
+            return None
+        side.state.lag = max(0, self._written(side, "acknowledged") - committed)
+        return side.state.lag
+
+    def _written(self, side: Side, fact: str) -> int:
+        return sum(int(worker.facts.get(fact, {}).get(side.name, 0)) for worker in self._writers)
 
     def _elapsed(self) -> float:
         return 0.0 if self._began is None else clock.now() - self._began

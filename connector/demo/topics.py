@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
     AdminClient,
     NewPartitions,
     NewTopic,
 )
 
-from ...partitioner.errors import KeyorderError
 from ..admin import TopicAdmin
 from ..config import connection_of
 from ..controller import Change
 from ..kafka_errors import translated
-from ..log_offsets import LogOffsets
 from ..metadata import cluster_metadata, wait_for_partitions
 
 _PATIENCE = 30.0
@@ -38,10 +36,10 @@ class DemoTopics:
     def __init__(self, bootstrap_servers: str, managed: str, twin: str) -> None:
         self.managed, self.twin = managed, twin
         self._bootstrap = bootstrap_servers
-        connection = _connection(bootstrap_servers)
-        self._stock = AdminClient(connection)
-        self._ordered = TopicAdmin(connection)
-        self._offsets = LogOffsets(connection)
+        self._connection = _connection(bootstrap_servers)
+        self._stock = AdminClient(self._connection)
+        self._ordered = TopicAdmin(self._connection)
+        self._readers: dict[str, Consumer] = {}
 
     def create(self, count: int) -> None:
         """Both topics, with equal settings."""
@@ -58,18 +56,24 @@ class DemoTopics:
             twin.result(_PATIENCE)
         return change
 
-    def lag(self, topic: str, group: str, count: int) -> int | None:
-        """Records that the group has not committed yet; None when the broker cannot say just now."""
-        places = [TopicPartition(topic, p) for p in range(count)]
+    def committed(self, topic: str, group: str, count: int) -> int | None:
+        """How many records the group has done and committed; None when the broker cannot say just now.
+
+        The topics are new and nothing but records is in them: a partition's offset is a number of records.
+        """
+        reader = self._readers.get(group)
+        if reader is None:
+            reader = self._readers[group] = Consumer({**self._connection, "group.id": group})
         try:
-            ends = self._offsets.high_watermarks([(topic, p) for p in range(count)], timeout=2.0)
-            (committed,) = self._stock.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, places)]
-            ).values()
-            done = {place.partition: int(place.offset) for place in committed.result(5).topic_partitions}
-        except (KafkaException, KeyorderError, TimeoutError):
+            places = reader.committed([TopicPartition(topic, p) for p in range(count)], timeout=2.0)
+        except KafkaException:
             return None
-        return sum(end - max(0, done.get(partition, 0)) for (_, partition), end in ends.items())
+        return sum(max(0, place.offset) for place in places)
+
+    def close(self) -> None:
+        """Release the clients that looked at the groups' offsets. They never joined a group."""
+        for reader in self._readers.values():
+            reader.close()
 
     def remove(self, groups: Iterable[str]) -> None:
         """Take topics and groups away again. What cannot be removed is left: the run is over."""
