@@ -15,6 +15,7 @@ from ..partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
     CountError,
+    KafkaOperationError,
     LayoutError,
     UnmanagedTopicError,
 )
@@ -24,11 +25,11 @@ from ..partitioner.records import Lease, Ready, timeline_key
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, OpenChange, Timeline
 from . import clock
 from .config import connection_of, milliseconds, split
-from .control_reader import ControlReader, readable
-from .control_topics import all_writer_slots, ensure, existing, timeline_slot
+from .control_reader import ControlMessage, ControlReader, readable
+from .control_topics import Slot, all_writer_slots, ensure, existing, timeline_slot
 from .controller import Change, Progress, TopologyController
 from .kafka_errors import translate
-from .metadata import identify, wait_for_partitions
+from .metadata import identify, patiently, wait_for_partitions
 from .timeline_writer import TimelineWriter, UnknownResultError
 
 VIEW_AGE = "keyorder.view.age.ms"
@@ -120,17 +121,20 @@ class TopicAdmin:
         except TimeoutError as raised:
             raise BrokerUnreachableError(self._bootstrap, f"create topic {topic}") from raised
         wait_for_partitions(self._admin, topic, partitions, self._bootstrap, timeout)
-        self._adopt(topic, layout, ours, timeout)
+        # Just made: a timeline under its name can only be that of a topic that was deleted.
+        self._adopt(topic, layout, ours, timeout, again=True)
         return self.describe(topic)
 
-    def adopt(self, topic: str, timeout: float = 30.0) -> TopicDescription:
+    def adopt(self, topic: str, timeout: float = 30.0, again: bool = False) -> TopicDescription:
         """Bring an existing topic under management at its present count. Does nothing when it is already.
 
-        Raises TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+        again: the topic was deleted and created anew; its old timeline is replaced by a new one.
+        Raises IdentityMismatchError when it was and `again` is not given, TopicNotFoundError, NotAuthorizedError,
+        BrokerUnreachableError.
         """
         identify(self._admin, topic, self._bootstrap, timeout)
         ensure(self._admin, self._bootstrap, timeout)
-        self._adopt(topic, None, {}, timeout)
+        self._adopt(topic, None, {}, timeout, again)
         return self.describe(topic)
 
     def expand(self, topic: str, count: int, timeout: float = 120.0) -> Change:
@@ -161,7 +165,7 @@ class TopicAdmin:
         if not existing(self._admin, self._bootstrap):
             return None
         newest: Timeline | None = None
-        for message in readable(self._config, [timeline_slot(topic)], 15.0):
+        for message in self._read([timeline_slot(topic)]):
             if isinstance(message.record, Timeline) and message.record.topic == topic:
                 newest = message.record
         return newest
@@ -171,7 +175,7 @@ class TopicAdmin:
         if not existing(self._admin, self._bootstrap):
             return {}
         slots = [(timeline_slot("")[0], p) for p in range(len(all_writer_slots()))]
-        records = (message.record for message in readable(self._config, slots, 15.0))
+        records = (message.record for message in self._read(slots))
         return {r.topic: r for r in records if isinstance(r, Timeline)}
 
     def describe(self, topic: str) -> TopicDescription:
@@ -190,9 +194,12 @@ class TopicAdmin:
             writers=tuple(self._writers(topic)),
         )
 
+    def _read(self, slots: list[Slot]) -> list[ControlMessage]:
+        return patiently(lambda: readable(self._config, slots, 10.0), 20.0)
+
     def _writers(self, topic: str) -> list[WriterDescription]:
         members = WriterSet()
-        for message in readable(self._config, all_writer_slots(), 15.0):
+        for message in self._read(all_writer_slots()):
             if isinstance(message.record, Lease | Ready):
                 members.apply(message.record, message.offset, clock.now())
         return [
@@ -202,16 +209,18 @@ class TopicAdmin:
             for m in members.live(topic)
         ]
 
-    def _adopt(self, topic: str, layout: Layout | None, settings: Mapping[str, str], timeout: float) -> None:
+    def _adopt(
+        self, topic: str, layout: Layout | None, settings: Mapping[str, str], timeout: float, again: bool
+    ) -> None:
         deadline = clock.now() + timeout
         while True:
             writer = TimelineWriter(self._config, topic, timeout)
             reader = ControlReader(self._config, fetch_wait_ms=50)
             try:
-                if self._adopt_once(topic, layout, settings, writer, reader, deadline):
+                if self._adopt_once(topic, layout, settings, writer, reader, deadline, again):
                     return
-            except UnknownResultError:
-                if clock.now() >= deadline:
+            except (UnknownResultError, BrokerUnreachableError, KafkaOperationError) as error:
+                if not error.retriable or clock.now() >= deadline:
                     raise
             finally:
                 writer.close()
@@ -225,14 +234,18 @@ class TopicAdmin:
         writer: TimelineWriter,
         reader: ControlReader,
         deadline: float,
+        again: bool,
     ) -> bool:
         """One try under the topic's transactional id. Two adopters agree: the second reads the first's timeline."""
         writer.start()
         reader.add([timeline_slot(topic)])
-        for message in reader.read_to_end():
-            if isinstance(message.record, Timeline) and message.record.topic == topic:
-                return True
         identity = identify(self._admin, topic, self._bootstrap)
+        found = [m.record for m in reader.read_to_end() if m.key == timeline_key(topic)]
+        if found and isinstance(found[-1], Timeline):
+            stale = found[-1].topic_id != identity.topic_id and again
+            if not stale:
+                found[-1].check_identity(identity.topic_id, identity.cluster_id)
+                return True
         layout = layout or Layout(identity.partitions, identity.partitions)
         ordered = settings.get("enable.ordered.delivery", "true").lower() != "false"
         view_age = milliseconds(settings, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))

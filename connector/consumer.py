@@ -220,6 +220,7 @@ class OrderedConsumer:
         finally:
             self._view.stop()
             self._positions.stop()
+            self._members.starter.close()
 
     def __enter__(self) -> OrderedConsumer:
         return self

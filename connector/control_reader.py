@@ -129,6 +129,7 @@ class ControlReader:
     def close(self) -> None:
         """Leave nothing behind."""
         self._consumer.close()
+        self._offsets.close()
 
     def _take(self, message: Message, read: list[ControlMessage]) -> None:
         slot, offset = place_of(message), offset_of(message)

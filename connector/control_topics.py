@@ -9,12 +9,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs f
     NewTopic,
     ResourceType,
 )
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ..partitioner.errors import BrokerUnreachableError, ConfigError, TopicNotFoundError
+from ..partitioner.errors import BrokerUnreachableError, ConfigError
 from ..partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
 from .kafka_errors import translate, translated
-from .metadata import wait_for_partitions
+from .metadata import patiently, wait_for_partitions
 
 PARTITIONS = 8
 Slot = tuple[str, int]
@@ -77,16 +76,17 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
                 raise BrokerUnreachableError(bootstrap_servers, f"create control topic {name}") from raised
         for name in (CONTROL_TOPIC, WRITERS_TOPIC):
             wait_for_partitions(admin, name, PARTITIONS, bootstrap_servers, timeout)
-    # A topic that was just made may be unknown to the next broker that is asked, for a moment.
-    Retrying(
-        stop=stop_after_delay(timeout),
-        wait=wait_fixed(0.1),
-        retry=retry_if_exception_type(TopicNotFoundError),
-        reraise=True,
-    )(check_policy, admin, bootstrap_servers, timeout)
+
+    def check() -> None:
+        # The client would go on asking a broker that has died; a look at the cluster shows it another one.
+        with translated("list", "topics", bootstrap_servers):
+            admin.list_topics(timeout=5.0)
+        check_policy(admin, bootstrap_servers)
+
+    patiently(check, timeout)
 
 
-def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) -> None:
+def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 5.0) -> None:
     """Refuse a control topic whose records may be deleted: with them the layout of every topic would be lost.
 
     A user that may not describe configs passes: whoever made the topics has checked them.
@@ -100,8 +100,11 @@ def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 20
             if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
                 return
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise TopicNotFoundError(resource.name) from raised
+                # Just made, and not known to this broker yet.
+                raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
             raise translate(raised.args[0], "describe", f"topic {resource.name}", bootstrap_servers) from raised
+        except TimeoutError as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
         policy = entries["cleanup.policy"].value
         if policy != "compact":
             raise ConfigError(

@@ -98,8 +98,10 @@ class TopologyController:
             run = _Run(self, count, terms)
             try:
                 return run.drive()
-            except UnknownResultError as error:
-                # Only a fresh look tells what happened to the last transaction.
+            except (UnknownResultError, BrokerUnreachableError, KafkaOperationError) as error:
+                # Only a fresh look tells what happened to the last transaction; it also gives an open attempt up.
+                if not error.retriable:
+                    raise
                 self._note(f"start over: {error}")
                 if clock.now() - self._began > terms.timeout:
                     raise WriterLateError(self.topic, ("(control topic)",), clock.now() - self._began) from error
@@ -152,6 +154,7 @@ class _Run:
     def close(self) -> None:
         self._writer.close()
         self._reader.close()
+        self._offsets.close()
 
     def _step(self, event: machine.Event) -> None:
         phase = self._machine.phase

@@ -22,6 +22,16 @@ _UNAUTHORIZED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+# The library marks an answer of the broker as retriable, but not its own words for "that broker has just gone".
+_PASSING = {
+    KafkaError._DESTROY_BROKER,
+    KafkaError._WAIT_COORD,
+    KafkaError._NOENT,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 _UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 
@@ -36,7 +46,8 @@ def translate(error: KafkaError, operation: str, resource: str, bootstrap_server
         return BrokerUnreachableError(bootstrap_servers, f"{operation} {resource}: {error.name()}")
     if code in (KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION):
         return NotAuthorizedError("log in to", "the cluster", error.str())
-    return KafkaOperationError(f"{operation} {resource}", f"{error.name()}: {error.str()}", error.retriable())
+    passing = error.retriable() or code in _PASSING
+    return KafkaOperationError(f"{operation} {resource}", f"{error.name()}: {error.str()}", passing)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where logs begin and end, asked of their leaders through a client of its own.
+"""Where logs begin and end, asked of their leaders through clients of their own.
 
 Not through a fetching consumer: its request would wait behind the long poll on the same connection.
 """
@@ -8,80 +8,86 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not re-exported
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from ..partitioner.errors import BrokerUnreachableError
 from .config import connection_of
 from .kafka_errors import translate
 from .messages import Place
 
-_OUTDATED = {
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE,
+# ListOffsets' own words for "the end" and "the start", where it otherwise takes a time.
+_LATEST, _EARLIEST = -1, -2
+# What no second try mends. All else means that a leader is away or has moved, and that this client knows an old one.
+_FINAL = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+    KafkaError._INVALID_ARG,
 }
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 
 class LogOffsets:
-    """Lists offsets, all places in one request per leader."""
+    """Lists offsets, all places in one request per leader. Each isolation level needs a client of its own."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = connection_of(config)
         self._servers = str(config.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(config))
+        self._clients: dict[str, Consumer] = {}
 
     def earliest(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
-        """The log starts. Raises TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError."""
-        return self._list(places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED, timeout)
+        """The log starts. Raises NotAuthorizedError, BrokerUnreachableError (no leader answered in time)."""
+        return self._list(places, _EARLIEST, "read_uncommitted", timeout)
 
     def stable_ends(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The last stable offsets: the end for a read_committed reader. Raises as `earliest`."""
-        return self._list(places, _LATEST, IsolationLevel.READ_COMMITTED, timeout)
+        return self._list(places, _LATEST, "read_committed", timeout)
 
     def high_watermarks(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The high watermarks, open transactions' records included: cuts are taken from these. Raises as `earliest`."""
-        return self._list(places, _LATEST, IsolationLevel.READ_UNCOMMITTED, timeout)
+        return self._list(places, _LATEST, "read_uncommitted", timeout)
 
-    def _list(
-        self, places: Iterable[Place], spec: OffsetSpec, isolation: IsolationLevel, timeout: float
-    ) -> dict[Place, int]:
-        wanted = {TopicPartition(topic, partition): spec for topic, partition in places}
+    def close(self) -> None:
+        """Release the clients; they are made again when needed."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
+
+    def _list(self, places: Iterable[Place], what: int, isolation: str, timeout: float) -> dict[Place, int]:
+        wanted = [TopicPartition(topic, partition, what) for topic, partition in places]
         if not wanted:
             return {}
-        topic = next(iter(wanted)).topic
         attempts = Retrying(
             stop=stop_after_delay(timeout),
-            wait=wait_fixed(0.02),
-            retry=retry_if_exception(_outdated),
-            before_sleep=lambda _: self._refresh(),
+            wait=wait_exponential(multiplier=0.02, max=1.0),
+            retry=retry_if_exception(_passes),
+            # An old client goes on asking with the leader epoch that it knows: begin with a fresh one.
+            before_sleep=lambda _: self.close(),
             reraise=True,
         )
         try:
-            return attempts(self._once, wanted, isolation, timeout)
+            return attempts(self._once, wanted, isolation, min(timeout, 5.0))
         except KafkaException as raised:
-            raise translate(raised.args[0], "list the offsets of", f"topic {topic}", self._servers) from raised
-        except TimeoutError as raised:
-            raise BrokerUnreachableError(self._servers, f"list the offsets of {topic}") from raised
+            name = f"topic {wanted[0].topic}"
+            if _passes(raised):
+                raise BrokerUnreachableError(self._servers, f"list the offsets of {name}: {raised}") from raised
+            raise translate(raised.args[0], "list the offsets of", name, self._servers) from raised
 
-    def _once(
-        self, wanted: dict[TopicPartition, OffsetSpec], isolation: IsolationLevel, timeout: float
-    ) -> dict[Place, int]:
-        futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
-        return {(p.topic, p.partition): future.result(timeout + 1).offset for p, future in futures.items()}
+    def _once(self, wanted: list[TopicPartition], isolation: str, timeout: float) -> dict[Place, int]:
+        client = self._clients.get(isolation)
+        if client is None:
+            config = {**self._config, "group.id": "keyorder-log-offsets", "isolation.level": isolation}
+            client = self._clients[isolation] = Consumer({**config, "enable.auto.commit": False})
+        found: dict[Place, int] = {}
+        for place in client.offsets_for_times(wanted, timeout=timeout):
+            if place.error is not None:
+                raise KafkaException(place.error)
+            if place.offset < 0:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            found[place.topic, place.partition] = place.offset
+        return found
 
-    def _refresh(self) -> None:
-        try:
-            self._admin.list_topics(timeout=5.0)
-        except KafkaException:
-            pass  # the next attempt says what is wrong
 
-
-def _outdated(error: BaseException) -> bool:
-    """Whether this client's picture of the cluster is older than the partition or its leader."""
-    return isinstance(error, KafkaException) and error.args[0].code() in _OUTDATED
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() not in _FINAL

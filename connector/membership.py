@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
-from ..partitioner.errors import StaleViewError, TopicNotFoundError
+from ..partitioner.errors import PeerError, StaleViewError, TopicNotFoundError
 from . import clock
 from .config import ConsumerSettings
 from .kafka_errors import translated
@@ -144,7 +144,14 @@ class Membership:
         if not self._unstarted or clock.now() < self._retry_at:
             return
         for topic, since in list(self._unstarted.items()):
-            if self._start_topic(topic, since):
+            try:
+                started = self._start_topic(topic, since)
+            except PeerError as error:
+                # A broker is away for a moment: nothing was decided, so nothing is lost by asking again.
+                if not error.retriable or clock.now() - since > self.settings.control_timeout:
+                    raise
+                started = False
+            if started:
                 self._unstarted.pop(topic, None)
             elif not self.views.await_look(topic, since, 0) and clock.now() - since > self.settings.control_timeout:
                 raise StaleViewError(topic, clock.now() - since)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]  # not re-exported
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ..partitioner.errors import BrokerUnreachableError
+from ..partitioner.errors import BrokerUnreachableError, PeerError
 from .kafka_errors import translate, translated
+
+T = TypeVar("T")
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +34,34 @@ def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float 
 
 def identify(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 10.0) -> TopicIdentity:
     """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError."""
-    try:
-        cluster = cluster_metadata(admin, bootstrap_servers, timeout)
-        described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic].result(timeout)
-    except KafkaException as raised:
-        raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
-    except TimeoutError as raised:
-        raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+    cluster = cluster_metadata(admin, bootstrap_servers, timeout)
+
+    def describe() -> Any:
+        cluster_metadata(admin, bootstrap_servers, _PATIENCE)
+        try:
+            return admin.describe_topics(TopicCollection([topic]), request_timeout=_PATIENCE)[topic].result(
+                _PATIENCE + 1
+            )
+        except KafkaException as raised:
+            raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
+        except TimeoutError as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+
+    # Brokers answer, so what fails now is one that has just died or moved. A fresh look at the cluster comes before
+    # each try, since the client would go on asking the one that it knows.
+    described = patiently(describe, max(timeout, 4 * _PATIENCE))
     return TopicIdentity(str(described.topic_id), str(cluster.cluster_id), len(described.partitions))
+
+
+def patiently(call: Callable[[], T], timeout: float) -> T:
+    """Call again while it raises a retriable PeerError, for up to `timeout` seconds; then its last error leaves."""
+    return Retrying(
+        stop=stop_after_delay(timeout), wait=wait_fixed(0.1), retry=retry_if_exception(_passing), reraise=True
+    )(call)
+
+
+def _passing(error: BaseException) -> bool:
+    return isinstance(error, PeerError) and error.retriable
 
 
 class _NotYet(Exception):

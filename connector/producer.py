@@ -21,8 +21,7 @@ from . import clock
 from .admin import TopicAdmin
 from .config import connection_of, producer_settings
 from .control_topics import ensure
-from .kafka_errors import translated
-from .metadata import identify
+from .metadata import TopicIdentity, identify, patiently
 from .writer_session import WriterSession
 
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
@@ -216,10 +215,7 @@ class OrderedProducer:
                 return known
             if self._session.failure is not None:
                 raise self._session.failure
-            admin = AdminClient(connection_of(self._config))
-            with translated("reach", "the cluster", self._bootstrap):
-                identity = identify(admin, topic, self._bootstrap, self._settings.control_timeout)
-            ensure(admin, self._bootstrap)
+            identity = patiently(lambda: self._look_up(topic), self._settings.control_timeout)
             try:
                 sending = self._session.admit(topic)
             except UnmanagedTopicError:
@@ -230,6 +226,13 @@ class OrderedProducer:
             sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
             self._topics[topic] = sending
             return sending
+
+    def _look_up(self, topic: str) -> TopicIdentity:
+        """See that the topic and the control topics are there, through a client that knows no dead broker yet."""
+        admin = AdminClient(connection_of(self._config))
+        identity = identify(admin, topic, self._bootstrap, 5.0)
+        ensure(admin, self._bootstrap, 5.0)
+        return identity
 
     def _hand_over(self, record: _Record, key: bytes | None, route: Route | None, explicit: int | None) -> None:
         """Give a record to the client library. Under the lock. Raises BufferError when its queue is full."""

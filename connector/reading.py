@@ -10,7 +10,7 @@ from collections import deque
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from ..partitioner.errors import GroupResetError, StaleViewError
+from ..partitioner.errors import GroupResetError, StaleViewError, TimelineRegressionError
 from ..partitioner.routing import HINT_HEADER, parse_hint
 from . import clock
 from .config import ConsumerSettings
@@ -61,13 +61,19 @@ class Intake:
         if not self._fresh(topic, self._fetched_at - self._views.view_age(topic)):
             return False
         view = self._members.view(topic)
-        if view.managed and self._doubtful(message, view):
+        if self._doubtful(message, view):
             if topic not in self._looked:
                 if not self._fresh(topic, self._fetched_at):
                     return False
                 self._looked.add(topic)
                 view = self._members.view(topic)
-            if self._stray(message, view):
+            if not view.managed and self._hint(message) is not None and self._settings.ordered:
+                raise TimelineRegressionError(
+                    f"{topic}[{owned.partition}]@{offset_of(message)} carries the header {HINT_HEADER}, but the topic has no "
+                    "timeline here: its control topic was lost, or it is a copy from another cluster; adopt it, or set "
+                    "enable.ordered.delivery=false to read it without gates"
+                )
+            if view.managed and self._stray(message, view):
                 self.strays += 1
         if not self._members.gates.current(topic):
             self._members.gates.open_what_may()
@@ -88,14 +94,16 @@ class Intake:
 
     def _doubtful(self, message: Message, view: View) -> bool:
         """Whether this record says that the view may be too old."""
+        hint = self._hint(message)
+        if hint is not None and hint > view.timeline.newest.number:
+            return True
+        return view.managed and self._stray(message, view)
+
+    def _hint(self, message: Message) -> int | None:
         headers = message.headers()
-        if headers:
-            for header in headers:
-                if header[0] == HINT_HEADER:
-                    hint = parse_hint(header[1])
-                    if hint is not None and hint > view.timeline.newest.number:
-                        return True
-        return self._stray(message, view)
+        if not headers:
+            return None
+        return next((parse_hint(header[1]) for header in headers if header[0] == HINT_HEADER), None)
 
     def _stray(self, message: Message, view: View) -> bool:
         """Whether the record was written against the timeline. A topic that never changed is not looked at by key."""

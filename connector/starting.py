@@ -48,6 +48,10 @@ class Starter:
         self._offsets, self._committed_only = LogOffsets(config), committed_only
         self._raw, self._group, self._bootstrap, self._from_latest = raw, group, bootstrap_servers, from_latest
 
+    def close(self) -> None:
+        """Release what was opened for asking."""
+        self._offsets.close()
+
     def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:
         """The group's commits, by partition; partitions without one are absent."""
         places = [TopicPartition(topic, p) for p in partitions]

@@ -13,16 +13,16 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ..partitioner.errors import BrokerUnreachableError, KeyorderError
+from ..partitioner.errors import KeyorderError, NotAuthorizedError, PeerError
 from ..partitioner.gate import Gates
-from ..partitioner.records import Waiver
+from ..partitioner.records import CONTROL_TOPIC, Waiver
 from ..partitioner.routing import Routing
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
 from . import clock
 from .config import connection_of
 from .control_reader import ControlReader, Look
-from .control_topics import existing, timeline_slot
-from .kafka_errors import translate
+from .control_topics import timeline_slot
+from .kafka_errors import translate, translated
 
 
 class View:
@@ -124,7 +124,9 @@ class ViewKeeper(threading.Thread):
             while not self._stopping:
                 try:
                     self._turn()
-                except BrokerUnreachableError:
+                except PeerError as error:
+                    if not error.retriable:
+                        raise
                     # The age of the view shows it; records wait until the leaders answer again.
                     self._look = None
         except KeyorderError as error:
@@ -176,7 +178,14 @@ class ViewKeeper(threading.Thread):
         """Without control topics nothing is managed; look again every T, since somebody may adopt."""
         began = clock.now()
         admin = AdminClient(connection_of(self._config))
-        if existing(admin, self._servers):
+        with translated("read", f"control topic {CONTROL_TOPIC}", self._servers):
+            found = admin.list_topics(CONTROL_TOPIC, timeout=10).topics.get(CONTROL_TOPIC)
+        if found is not None and found.error is not None:
+            # "May not see it" must not pass for "is not there": a managed topic would be read without gates.
+            refused = translate(found.error, "read", f"control topic {CONTROL_TOPIC}", self._servers)
+            if isinstance(refused, NotAuthorizedError):
+                raise refused
+        if found is not None and found.error is None and found.partitions:
             self._reader = ControlReader(self._config, fetch_wait_ms=100)
             self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))
             return True

@@ -18,6 +18,7 @@ from ..partitioner.errors import (
     IneligibleWriterError,
     KeyorderError,
     NotAuthorizedError,
+    PeerError,
     UnmanagedTopicError,
 )
 from ..partitioner.lease import LeaseKeeper, Standing
@@ -65,7 +66,7 @@ class WriterSession(threading.Thread):
                 **connection_of(config),
                 "enable.idempotence": True,
                 "linger.ms": 0,
-                "message.timeout.ms": 5_000,
+                "message.timeout.ms": 10_000,
             }
         )
         self._wanted: dict[str, threading.Event] = {}
@@ -108,7 +109,13 @@ class WriterSession(threading.Thread):
         """The thread. An error that order cannot survive stops the producer, and every waiter hears of it."""
         try:
             while not self._stopping.is_set():
-                self._turn()
+                try:
+                    self._turn()
+                except PeerError as error:
+                    if not error.retriable:
+                        raise
+                    # A leader is away: the lease goes on by its own rules, and what cannot be proven is not sent.
+                    self._look = None
             leaving = self.lease.leave(clock.now())
             if leaving is not None:
                 self._write_lease(leaving)
@@ -273,9 +280,11 @@ class WriterSession(threading.Thread):
         self._control.poll(0)
 
     def _written(self, error: Any, _: Any) -> None:
-        """A lost lease record is followed by the next renewal, a refused one ends the writer."""
+        """A lost JOIN is given up for a new one, a lost renewal is followed by the next, a refused one ends the writer."""
         if error is not None:
             typed = translate(error, "write", f"control topic {WRITERS_TOPIC}", self._servers)
             if isinstance(typed, NotAuthorizedError):
                 self._fail(typed)
                 self._stopping.set()
+            else:
+                self.lease.lost_join()

@@ -99,6 +99,11 @@ class LeaseKeeper:
         self._topics = grown
         return self._record(LeaseState.LIVE, now)
 
+    def lost_join(self) -> None:
+        """A record of this join could not be written. Before the join was read back, it is better begun anew."""
+        if self.standing is Standing.JOINING:
+            self.standing = Standing.OUT
+
     def leave(self, now: float) -> Lease | None:
         """The writer's own end, with nothing in flight. None when it had not joined."""
         joined = self.standing in (Standing.LIVE, Standing.LAPSED, Standing.JOINING)

@@ -139,7 +139,9 @@ class Workload:
         )
         config = json.dumps(self.kafka.client_config())
         command = [sys.executable, "-c", code, config, self.topic, str(count)]
-        return subprocess.run(command, env=env, check=False, stderr=subprocess.PIPE).returncode
+        done = subprocess.run(command, env=env, check=False, stderr=subprocess.PIPE, text=True)
+        print(done.stderr)  # shown where the test fails
+        return done.returncode
 
     def ends(self) -> dict[int, int]:
         """The high watermark of every partition."""
