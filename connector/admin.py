@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -22,7 +22,7 @@ from ..partitioner.errors import (
 from ..partitioner.layout import Layout
 from ..partitioner.members import WriterSet
 from ..partitioner.records import Lease, Ready, timeline_key
-from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, OpenChange, Timeline
+from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Drain, Epoch, OpenChange, Retirement, Timeline
 from . import clock
 from .config import connection_of, milliseconds, split
 from .control_reader import ControlMessage, ControlReader, readable
@@ -51,6 +51,7 @@ class TopicDescription:
 
     layout: initial and active count. partitions: how many exist physically, retired ones included.
     epochs: every committed layout with its cuts. change: the open attempt, if there is one.
+    retired: the partitions that are no longer written, with their mode and whether they were emptied.
     """
 
     topic: str
@@ -62,6 +63,7 @@ class TopicDescription:
     change: OpenChange | None
     settings: Mapping[str, str] = field(default_factory=dict)
     writers: tuple[WriterDescription, ...] = ()
+    retired: tuple[Drain, ...] = ()
 
 
 class TopicAdmin:
@@ -148,6 +150,30 @@ class TopicAdmin:
             raise CountError(topic, timeline.newest.count, count, "expand only grows, use shrink for a lower count")
         return TopologyController(self._config, topic, self._progress).change(count, ChangeTerms(timeout=timeout))
 
+    def shrink(
+        self,
+        topic: str,
+        count: int,
+        immediate: bool = False,
+        wait_for_groups: Sequence[str] = (),
+        timeout: float = 120.0,
+    ) -> Change:
+        """Go down to `count` partitions, not below the initial count. The same call again resumes a killed change.
+
+        The partitions from `count` on are retired: nobody writes them any more, groups read them to their ends, and a
+        controller empties them after `delete.topic.partition.interval.delay.ms` and when `wait_for_groups` have
+        processed them. A stock cluster cannot remove them; a later growth uses them again.
+        immediate: no delay (groups are waited for all the same).
+
+        Raises as `expand`; CountError for a count above the present one or below the initial one.
+        """
+        timeline = self.timeline(topic)
+        if count > timeline.newest.count:
+            raise CountError(topic, timeline.newest.count, count, "shrink only retires, use expand for a higher count")
+        retirement = Retirement(immediate, tuple(wait_for_groups))
+        controller = TopologyController(self._config, topic, self._progress)
+        return controller.change(count, ChangeTerms(timeout=timeout), retirement)
+
     def timeline(self, topic: str) -> Timeline:
         """The topic's timeline as it is now.
 
@@ -192,6 +218,7 @@ class TopicAdmin:
             change=timeline.change,
             settings=dict(timeline.settings),
             writers=tuple(self._writers(topic)),
+            retired=timeline.drains,
         )
 
     def _read(self, slots: list[Slot]) -> list[ControlMessage]:

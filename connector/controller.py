@@ -36,7 +36,7 @@ from ..partitioner.records import (
     lease_key,
     timeline_key,
 )
-from ..partitioner.timeline import Timeline
+from ..partitioner.timeline import Retirement, Timeline
 from . import clock
 from .config import connection_of
 from .control_reader import ControlMessage, ControlReader, Look
@@ -85,7 +85,7 @@ class TopologyController:
         self._steps: list[ChangeStep] = []
         self._began = clock.now()
 
-    def change(self, count: int, terms: ChangeTerms | None = None) -> Change:
+    def change(self, count: int, terms: ChangeTerms | None = None, retirement: Retirement | None = None) -> Change:
         """Bring the topic to `count` partitions; resumes or gives up what a killed controller left.
 
         Raises CountError, UnmanagedTopicError, WriterLateError, TruncationError, ControllerFencedError,
@@ -95,7 +95,7 @@ class TopologyController:
         self._steps, self._began = [], clock.now()
         ensure(self._admin, self._bootstrap)
         while True:
-            run = _Run(self, count, terms)
+            run = _Run(self, count, terms, retirement)
             try:
                 return run.drive()
             except (UnknownResultError, BrokerUnreachableError, KafkaOperationError) as error:
@@ -116,14 +116,16 @@ class TopologyController:
 class _Run:
     """One life of a controller: from fencing the others to the end, or to an unknown result."""
 
-    def __init__(self, owner: TopologyController, count: int, terms: ChangeTerms) -> None:
+    def __init__(
+        self, owner: TopologyController, count: int, terms: ChangeTerms, retirement: Retirement | None
+    ) -> None:
         self._owner, self._count = owner, count
         self._config, self._bootstrap = owner._config, owner._bootstrap
         self._writer = TimelineWriter(self._config, owner.topic)
         self._reader = ControlReader(self._config, fetch_wait_ms=50)
         self._offsets = LogOffsets(self._config)
         self._writers = WriterSet()
-        self._machine = ChangeMachine(count, self._writers, terms, owner._began, None)
+        self._machine = ChangeMachine(count, self._writers, terms, owner._began, None, retirement)
         self._actions: deque[machine.Action] = deque()
         self._timeline: Timeline | None = None
         self._awaited: Timeline | None = None

@@ -108,10 +108,13 @@ class OrderedProducer:
                 self._refuse_blocked(topic, data)
             route = sending.routing.of(data) if data is not None and explicit is None else None
             now = clock.now()
-            if now >= self._session.send_until or sending.must_wait(data, route):
+            if explicit is not None and explicit >= sending.timeline.newest.count:
+                raise PartitionRefusedError(topic, explicit, sending.timeline.newest.count)
+            retiring = explicit is not None and sending.retiring(explicit)
+            if now >= self._session.send_until or retiring or sending.must_wait(data, route):
                 if self._held >= self._settings.hold_limit:
                     raise BufferError("Local: Queue full (records are held by a layout change or a lapsed lease)")
-                sending.hold(data, record, now)
+                sending.hold(data, record, now, explicit)
                 self._held += 1
             else:
                 self._hand_over(record, data, route, explicit)
@@ -351,8 +354,12 @@ class OrderedProducer:
         now = clock.now()
         if now >= self._session.send_until:
             return False
+        timeline = held.record.sending.timeline
+        if held.partition is not None and held.partition >= timeline.newest.count:
+            self._report([held], KafkaError(KafkaError._UNKNOWN_PARTITION))  # it was retired while the record waited
+            return True
         try:
-            self._hand_over(held.record, held.key, route, None)
+            self._hand_over(held.record, held.key, route, held.partition)
         except BufferError:
             return False
         except KafkaException as raised:

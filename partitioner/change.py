@@ -22,7 +22,7 @@ from typing import Any
 
 from .errors import CountError, KeyorderError, TruncationError, WriterLateError
 from .members import WriterSet
-from .timeline import ChangePhase, Timeline, crossings
+from .timeline import ChangePhase, Retirement, Timeline, crossings
 
 
 class Phase(Enum):
@@ -158,9 +158,11 @@ class ChangeMachine:
         terms: ChangeTerms,
         now: float,
         may_commit_from: float | None = None,
+        retirement: Retirement | None = None,
     ) -> None:
         self.target, self.writers, self.terms = target, writers, terms
         self.phase = Phase.BEGIN
+        self._retirement = retirement or Retirement()
         self.timeline: Timeline | None = None
         self.attempt = 0
         self.late: tuple[str, ...] = ()
@@ -322,7 +324,7 @@ class ChangeMachine:
         ends = {q: marks[q] for q, _ in moves}
         begins = {p: marks[p] for _, p in moves}
         self.phase = Phase.COMMITTING
-        return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms))]
+        return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms, self._retirement))]
 
     def _committed(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline

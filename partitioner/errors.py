@@ -92,13 +92,21 @@ class UnmanagedTopicError(UsageError):
 
 
 class PartitionRefusedError(UsageError, ValueError):
-    """A send named its partition. An explicit partition takes the record out of its key's order."""
+    """A send named its partition. An explicit partition takes the record out of its key's order.
 
-    def __init__(self, topic: str, partition: int) -> None:
-        super().__init__(topic, partition)
-        self.topic, self.partition = topic, partition
+    active: how many partitions are written now, when the one named is retired; None when none may be named at all.
+    """
+
+    def __init__(self, topic: str, partition: int, active: int | None = None) -> None:
+        super().__init__(topic, partition, active)
+        self.topic, self.partition, self.active = topic, partition, active
 
     def __str__(self) -> str:
+        if self.active is not None:
+            return (
+                f"partition {self.partition} of {self.topic!r} is retired or does not exist: partitions 0 to {self.active - 1} "
+                "are written now"
+            )
         return (
             f"produce(partition={self.partition}) on {self.topic!r} is refused, since keyorder places keys: leave it out, "
             "or set keyorder.allow.explicit.partition=true and order such records yourself"

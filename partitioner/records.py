@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from . import codec
 from .errors import CorruptRecordError, KeyorderError
-from .timeline import ChangePhase, Epoch, OpenChange, Timeline
+from .modes import Mode
+from .timeline import ChangePhase, Drain, Epoch, OpenChange, Retirement, Timeline
 
 T = TypeVar("T")
 
@@ -43,6 +44,19 @@ _CHANGE = {
         {"name": "attempt", "type": "int"},
     ],
 }
+_DRAIN = {
+    "type": "record",
+    "name": "keyorder.drain",
+    "fields": [
+        {"name": "partition", "type": "int"},
+        {"name": "epoch", "type": "int"},
+        {"name": "upto", "type": "long"},
+        {"name": "mode", "type": "int"},
+        {"name": "immediate", "type": "boolean"},
+        {"name": "groups", "type": {"type": "array", "items": "string"}},
+        {"name": "emptied", "type": "boolean"},
+    ],
+}
 TIMELINE = codec.record_kind(
     1,
     "timeline",
@@ -57,6 +71,7 @@ TIMELINE = codec.record_kind(
         {"name": "view_age_ms", "type": "int"},
         {"name": "settings", "type": {"type": "map", "values": "string"}},
         {"name": "change", "type": ["null", _CHANGE]},
+        {"name": "drains", "type": {"type": "array", "items": _DRAIN}},
     ],
 )
 WAIVER = codec.record_kind(
@@ -203,6 +218,7 @@ def encode_timeline(t: Timeline) -> bytes:
             "view_age_ms": round(t.view_age_s * 1000),
             "settings": dict(t.settings),
             "change": change,
+            "drains": [_encoded_drain(d) for d in t.drains],
         },
     )
 
@@ -227,6 +243,7 @@ def decode_timeline(data: bytes) -> Timeline:
             view_age_s=f["view_age_ms"] / 1000,
             settings=f["settings"],
             change=None if c is None else OpenChange(c["epoch"], c["count"], ChangePhase(c["phase"]), c["attempt"]),
+            drains=tuple(_decoded_drain(d) for d in f["drains"]),
         ),
     )
 
@@ -281,6 +298,23 @@ def decode_record(key: bytes | None, value: bytes | None) -> ControlRecord | Non
     decoder: Any = _DECODERS.get(key.split(b":", 1)[0])
     record: ControlRecord | None = decoder(value) if decoder is not None else None
     return record
+
+
+def _encoded_drain(d: Drain) -> dict[str, Any]:
+    return {
+        "partition": d.partition,
+        "epoch": d.epoch,
+        "upto": d.upto,
+        "mode": int(d.mode),
+        "immediate": d.retirement.immediate,
+        "groups": list(d.retirement.groups),
+        "emptied": d.emptied,
+    }
+
+
+def _decoded_drain(d: Mapping[str, Any]) -> Drain:
+    retirement = Retirement(d["immediate"], tuple(d["groups"]))
+    return Drain(d["partition"], d["epoch"], d["upto"], Mode.of_code(d["mode"]), retirement, d["emptied"])
 
 
 def _cuts(encoded: Mapping[str, int]) -> dict[int, int]:

@@ -41,11 +41,15 @@ class Cohort:
 
 @dataclass(slots=True)
 class Held(Generic[R]):
-    """A record that waits since `since`, with what its sender needs to send it later."""
+    """A record that waits since `since`, with what its sender needs to send it later.
+
+    partition: where the application placed it itself; None for a record that its key places.
+    """
 
     key: bytes | None
     record: R
     since: float = 0.0
+    partition: int | None = None
 
 
 class TopicSending(Generic[R]):
@@ -100,9 +104,14 @@ class TopicSending(Generic[R]):
             return True
         return route is not None and self.routing.preparing and route.moving
 
-    def hold(self, key: bytes | None, record: R, now: float = 0.0) -> None:
+    def retiring(self, partition: int) -> bool:
+        """Whether the open attempt would retire this partition: what the application places there counts as moving."""
+        change = self.timeline.change
+        return self.routing.preparing and change is not None and partition >= change.count
+
+    def hold(self, key: bytes | None, record: R, now: float = 0.0, partition: int | None = None) -> None:
         """Put a record behind all that are held."""
-        self.held.append(Held(key, record, now))
+        self.held.append(Held(key, record, now, partition))
         self._held_keys[key] = self._held_keys.get(key, 0) + 1
 
     def cohort(self, partition: int) -> Cohort:
@@ -152,9 +161,11 @@ class TopicSending(Generic[R]):
         try:
             while self.held:
                 held = self.held[0]
-                route = self.routing.of(held.key) if held.key is not None else None
+                by_key = held.key is not None and held.partition is None
+                route = self.routing.of(held.key) if by_key and held.key is not None else None
                 moving = route is not None and self.routing.preparing and route.moving
-                if moving or held.key in waiting:
+                retiring = held.partition is not None and self.retiring(held.partition)
+                if moving or retiring or held.key in waiting:
                     waiting.add(held.key)
                     kept.append(self.held.popleft())
                     continue

@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from .errors import IdentityMismatchError, LayoutError, TimelineRegressionError
 from .layout import Layout
+from .modes import Mode
 
 DEFAULT_VIEW_AGE_S = 2.0
 
@@ -52,6 +53,33 @@ class OpenChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Retirement:
+    """How the partitions that a shrink retires are to be emptied.
+
+    immediate: without the delay. groups: consumer groups that have to have processed them to their cuts first.
+    """
+
+    immediate: bool = False
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A retired partition's generation on its way to being emptied.
+
+    epoch: the one that retired it. upto: its cut; records below it are deleted, and none above it, ever.
+    mode: READ_ONLY until it may be emptied, NONE from then on. emptied: the records were deleted.
+    """
+
+    partition: int
+    epoch: int
+    upto: int
+    mode: Mode = Mode.READ_ONLY
+    retirement: Retirement = field(default_factory=Retirement)
+    emptied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """All that the control topic says about one topic.
 
@@ -62,6 +90,7 @@ class Timeline:
     ordered: `enable.ordered.delivery`; off means no gates, never another routing.
     view_age_s: T, the longest that a reader may go without a look at the control topic's end.
     settings: further per-topic settings by their dotted names.
+    drains: the retired partitions, lowest first; a growth that uses one again takes it out.
     """
 
     topic: str
@@ -74,6 +103,7 @@ class Timeline:
     view_age_s: float = DEFAULT_VIEW_AGE_S
     settings: Mapping[str, str] = field(default_factory=dict)
     change: OpenChange | None = None
+    drains: tuple[Drain, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.epochs:
@@ -121,12 +151,35 @@ class Timeline:
         """This timeline with the open attempt dropped; its number stays spent."""
         return replace(self, change=None)
 
-    def committed(self, ends: Mapping[int, int], begins: Mapping[int, int], at_ms: int = 0) -> Timeline:
+    def committed(
+        self,
+        ends: Mapping[int, int],
+        begins: Mapping[int, int],
+        at_ms: int = 0,
+        retirement: Retirement | None = None,
+    ) -> Timeline:
         """This timeline with the prepared attempt as its newest epoch, copy-check-apply-check."""
         if self.change is None or self.change.phase is not ChangePhase.PREPARE:
             raise LayoutError(f"{self.topic!r}: only a prepared change can be committed, not {self.change}")
         epoch = Epoch(self.change.epoch, self.change.count, dict(ends), dict(begins), at_ms)
-        return replace(self, epochs=(*self.epochs, epoch), change=None)
+        # A partition that is used again begins a new generation: whatever was to empty the old one is called off.
+        drains = [d for d in self.drains if d.partition >= epoch.count]
+        retired = range(epoch.count, self.newest.count)
+        drains += [Drain(p, epoch.number, epoch.ends[p], Mode.READ_ONLY, retirement or Retirement()) for p in retired]
+        return replace(
+            self, epochs=(*self.epochs, epoch), change=None, drains=tuple(sorted(drains, key=lambda d: d.partition))
+        )
+
+    def mode(self, partition: int) -> Mode:
+        """KIP-694's mode of a partition: READ_WRITE while it is active or unknown."""
+        if partition < self.newest.count:
+            return Mode.READ_WRITE
+        return next((d.mode for d in self.drains if d.partition == partition), Mode.READ_WRITE)
+
+    def drained(self, partition: int, mode: Mode, emptied: bool = False) -> Timeline:
+        """This timeline with the drain of a retired partition moved on."""
+        drains = [replace(d, mode=mode, emptied=emptied) if d.partition == partition else d for d in self.drains]
+        return replace(self, drains=tuple(drains))
 
     def check_identity(self, topic_id: str, cluster_id: str) -> None:
         """Stop unless this timeline was made for that topic of that cluster. Raises IdentityMismatchError."""

@@ -133,12 +133,27 @@ class Workload:
 
     def expand(self, count: int, env: Mapping[str, str] | None = None) -> int:
         """Grow in a process of its own, so that it may be killed. Returns its exit status."""
+        return self._change("expand", count, env)
+
+    def shrink(self, count: int, env: Mapping[str, str] | None = None) -> int:
+        """Shrink in a process of its own, so that it may be killed. Returns its exit status."""
+        return self._change("shrink", count, env)
+
+    def resize(self, count: int, env: Mapping[str, str] | None = None) -> int:
+        """Grow or shrink, whichever it takes."""
+        return self._change("expand" if count >= self.count() else "shrink", count, env)
+
+    def count(self) -> int:
+        """How many partitions are active."""
+        return self.admin.timeline(self.topic).newest.count
+
+    def _change(self, what: str, count: int, env: Mapping[str, str] | None) -> int:
         code = (
             "import json, sys; from keyorder import TopicAdmin; "
-            "TopicAdmin(json.loads(sys.argv[1])).expand(sys.argv[2], int(sys.argv[3]))"
+            "getattr(TopicAdmin(json.loads(sys.argv[1])), sys.argv[4])(sys.argv[2], int(sys.argv[3]))"
         )
         config = json.dumps(self.kafka.client_config())
-        command = [sys.executable, "-c", code, config, self.topic, str(count)]
+        command = [sys.executable, "-c", code, config, self.topic, str(count), what]
         done = subprocess.run(command, env=env, check=False, stderr=subprocess.PIPE, text=True)
         print(done.stderr)  # shown where the test fails
         return done.returncode

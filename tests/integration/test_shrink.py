@@ -1,0 +1,126 @@
+"""Shrinking, retiring and using partitions again, under load on real brokers."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.connector.crash import CONTROLLER_STEPS
+from keyorder.partitioner.errors import CountError, PartitionRefusedError
+from keyorder.partitioner.modes import Mode
+from support.cluster import KafkaUnderTest
+from support.workload import Workload, assert_in_order
+
+QUICK = {"keyorder.view.age.ms": "300"}
+
+
+def test_shrinks_to_the_initial_count_and_grows_again_under_load(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """2 -> 6 -> 3 -> 5 -> 2 -> 4: retired partitions are drained in order, and used again while others still drain."""
+    with Workload(kafka, tmp_path, topic_name, partitions=2, config=QUICK) as run:
+        run.consumer("c1", "g", work_s=0.0005)
+        run.consumer("c2", "g", work_s=0.0005)
+        run.writer("w1", rate=700, shared_keys=["hot"], seed=1)
+        run.writer("w2", rate=700, shared_keys=["hot"], seed=2)
+        for count in (6, 3, 5, 2, 4):
+            assert run.resize(count) == 0
+            assert run.count() == count
+
+        verdict = run.finish()
+
+        assert_in_order(verdict)
+        assert verdict.keys_moved > 100
+
+
+def test_a_random_chain_of_changes_with_kills(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Changes between 1 and 64 partitions, the controller killed at a named step of each, end in order.
+
+    KEYORDER_CHAIN sets how many (10 by default), KEYORDER_SEED which.
+    """
+    rng = random.Random(int(os.environ.get("KEYORDER_SEED", "7")))
+    changes = int(os.environ.get("KEYORDER_CHAIN", "10"))
+    steps = [step for step in CONTROLLER_STEPS if step != "abort-sent"]
+    with Workload(kafka, tmp_path, topic_name, partitions=1, config=QUICK) as run:
+        run.consumer("c1", "g")
+        run.consumer("c2", "g")
+        run.writer("w1", rate=300, keys=150, seed=1)
+        run.writer("w2", rate=300, keys=150, seed=2)
+        counts = [64, 1]
+        while len(counts) < changes:
+            counts.append(rng.choice([n for n in range(1, 65) if n != counts[-1]]))
+        for number, count in enumerate(counts):
+            step = steps[number % len(steps)]
+            assert run.resize(count, env={**os.environ, "KEYORDER_CRASH_AT": step}) == -9, step
+            assert run.resize(count) == 0
+            assert run.count() == count
+
+        assert_in_order(run.finish())
+
+
+def test_a_backlog_across_growth_and_shrink_is_read_in_order(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """A group that was away reads 1 -> 2 -> 4 -> 1 -> 3 in order, also through partitions without a record of a key."""
+    with Workload(kafka, tmp_path, topic_name, partitions=1, config=QUICK) as run:
+        for number, count in enumerate((2, 4, 1, 3)):
+            run.writer(f"w{number}", rate=20_000, count=3_000, keys=100, linger=True).expect("finished")
+            assert run.resize(count) == 0
+        run.writer("w9", rate=20_000, count=3_000, keys=100, linger=True).expect("finished")
+        run.consumer("c1", "g", batch=500)
+        run.consumer("c2", "g", batch=500)
+        run.drain()
+
+        verdict = run.verdict(quiesced=False)
+
+        assert_in_order(verdict)
+        assert verdict.records == 15_000
+
+
+@pytest.mark.kip("K253-09", "K253-31", "K694-05")
+def test_limits_modes_and_reports(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Not below the initial count, not upwards; retired partitions are ReadOnly and no longer written."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 4, initial_partition_count=2, config=QUICK)
+    with pytest.raises(CountError, match="initial"):
+        admin.shrink(topic_name, 1)
+    with pytest.raises(CountError, match="expand"):
+        admin.shrink(topic_name, 5)
+
+    change = admin.shrink(topic_name, 2)
+
+    assert (change.before, change.after, change.changed) == (4, 2, True)
+    assert not admin.shrink(topic_name, 2).changed
+    description = admin.describe(topic_name)
+    assert (description.layout.count, description.partitions) == (2, 4)
+    assert [(d.partition, d.mode) for d in description.retired] == [(2, Mode.READ_ONLY), (3, Mode.READ_ONLY)]
+
+    placed = []
+    config = {**kafka.client_config(), "keyorder.allow.explicit.partition": True}
+    with OrderedProducer(config) as producer:
+        with pytest.raises(PartitionRefusedError, match="retired"):
+            producer.produce(topic_name, b"v", None, 3)
+        for _ in range(50):
+            producer.produce(topic_name, b"v", on_delivery=lambda error, message: placed.append(message.partition()))
+        assert producer.flush(10) == 0
+    assert set(placed) <= {0, 1}
+
+
+def test_unkeyed_records_of_a_retired_partition_are_still_read(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """What lies in a partition when it is retired reaches the group."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 4, initial_partition_count=1, config=QUICK)
+    config = {**kafka.client_config(), "keyorder.allow.explicit.partition": True}
+    with OrderedProducer(config) as producer:
+        for partition in range(4):
+            producer.produce(topic_name, str(partition), partition=partition)
+        assert producer.flush(10) == 0
+    admin.shrink(topic_name, 1)
+    group = {**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest"}
+    with OrderedConsumer(group) as consumer:
+        consumer.subscribe([topic_name])
+        values = {m.value() for m in consumer.consume(4, 30)}
+    assert values == {b"0", b"1", b"2", b"3"}
