@@ -51,6 +51,7 @@ def test_a_topic_that_does_not_exist_is_named(kafka: KafkaUnderTest) -> None:
     assert admin.managed("no-such-topic") is None
 
 
+@pytest.mark.kip("K253-09")
 def test_counts_that_cannot_be_are_refused(kafka: KafkaUnderTest, topic_name: str) -> None:
     """A count below the current one, no partitions at all, an initial count above the count."""
     admin = TopicAdmin(kafka.client_config())

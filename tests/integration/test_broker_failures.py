@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
@@ -30,6 +31,7 @@ def await_full_isr(kafka: KafkaUnderTest) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.kip("K253-01", "K903-16")
 def test_growth_while_brokers_are_killed_one_after_another(
     kafka3: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:

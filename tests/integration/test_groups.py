@@ -73,7 +73,7 @@ class Log(KeyRebalanceListener):
         self.events.append(("load", sorted(p.partition for p in partitions)))
 
 
-@pytest.mark.kip("K253-04", "K253-19", "K253-20", "K253-21")
+@pytest.mark.kip("K253-04", "K253-19", "K253-20", "K253-21", "K253-49", "C-01")
 def test_flush_and_load_run_between_a_moved_keys_records(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Last record at the old home, flush, load, first record at the new home; also across two members."""
     admin = TopicAdmin(kafka.client_config())
@@ -96,6 +96,7 @@ def test_flush_and_load_run_between_a_moved_keys_records(kafka: KafkaUnderTest, 
     consumer.close()
 
 
+@pytest.mark.kip("K253-54", "C-10", "C-11")
 def test_a_moved_record_waits_until_the_other_member_has_committed(kafka: KafkaUnderTest, topic_name: str) -> None:
     """With manual commits the gate stays shut until the application commits, and gates() says for what it waits."""
     admin = TopicAdmin(kafka.client_config())
@@ -120,6 +121,7 @@ def test_a_moved_record_waits_until_the_other_member_has_committed(kafka: KafkaU
     consumer.close()
 
 
+@pytest.mark.kip("C-10")
 def test_a_crash_before_the_commit_redelivers_both_in_order(kafka: KafkaUnderTest, topic_name: str) -> None:
     """A new record is never delivered on the strength of a position that was only read: the replay begins with the old."""
     admin = TopicAdmin(kafka.client_config())
@@ -139,6 +141,7 @@ def test_a_crash_before_the_commit_redelivers_both_in_order(kafka: KafkaUnderTes
     second.close()
 
 
+@pytest.mark.kip("K253-50", "C-09")
 def test_a_group_born_at_latest_reads_what_comes_after_on_every_partition(
     kafka: KafkaUnderTest, topic_name: str
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_commit_above_the_end_of_the_log_is_an_error(kafka: KafkaUnderTest, to
     consumer.close()
 
 
+@pytest.mark.kip("C-11")
 def test_a_lost_commit_of_an_origin_stops_the_group(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Past the gate on the child, nothing on the origin: reading it again would put old records behind new ones."""
     admin = TopicAdmin(kafka.client_config())
@@ -223,6 +227,7 @@ def test_a_lost_commit_of_an_origin_stops_the_group(kafka: KafkaUnderTest, topic
     consumer.close()
 
 
+@pytest.mark.kip("C-09")
 def test_seeking_an_origin_back_closes_the_gate_again(kafka: KafkaUnderTest, topic_name: str) -> None:
     """After the rewind the old record comes first again, for the next owner of both too."""
     admin = TopicAdmin(kafka.client_config())
@@ -243,6 +248,7 @@ def test_seeking_an_origin_back_closes_the_gate_again(kafka: KafkaUnderTest, top
     consumer.close()
 
 
+@pytest.mark.kip("K253-66", "K694-25")
 def test_an_unmanaged_topic_is_read_as_by_a_stock_consumer(kafka: KafkaUnderTest, topic_name: str) -> None:
     """And goes on in order once it is adopted and grown."""
     from confluent_kafka.admin import NewTopic
@@ -266,6 +272,7 @@ def test_an_unmanaged_topic_is_read_as_by_a_stock_consumer(kafka: KafkaUnderTest
     consumer.close()
 
 
+@pytest.mark.kip("K253-30", "C-20")
 def test_late_stock_records_are_counted_as_strays(kafka: KafkaUnderTest, topic_name: str) -> None:
     """A stock producer beside ours puts moved keys where its own hash says; they are delivered and counted."""
     admin = TopicAdmin(kafka.client_config())

@@ -23,6 +23,7 @@ SHORT_LEASE = {
 }
 
 
+@pytest.mark.kip("K253-26", "C-20")
 def test_a_killed_writer_is_expelled_when_its_lease_is_over(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ def test_a_killed_writer_is_expelled_when_its_lease_is_over(
         assert_in_order(run.finish())
 
 
+@pytest.mark.kip("K253-36")
 def test_a_frozen_writer_that_wakes_up_after_the_change_writes_nothing_stale(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:
@@ -60,6 +62,7 @@ def test_a_frozen_writer_that_wakes_up_after_the_change_writes_nothing_stale(
         assert (verdict.reordered_keys, verdict.lost, verdict.illegal_duplicates) == (0, 0, 0), verdict.summary()
 
 
+@pytest.mark.kip("K253-26", "K903-07", "C-20")
 def test_a_silent_writer_makes_the_change_give_up_with_its_name(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Within --timeout, and the layout stays as it was."""
     admin = TopicAdmin(kafka.client_config())
@@ -113,6 +116,7 @@ def test_an_older_process_with_the_same_writer_id_is_ineligible(kafka: KafkaUnde
     new.close()
 
 
+@pytest.mark.kip("C-10")
 def test_transactional_records_and_aborted_tails_pass_a_growth(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Markers and aborted records take offsets that no record shows; the gates open all the same, in order."""
     admin = TopicAdmin(kafka.client_config())
@@ -160,6 +164,7 @@ def _until(consumer: OrderedConsumer, count: int, timeout: float = 30.0) -> list
     return messages
 
 
+@pytest.mark.kip("K253-08")
 def test_two_adopters_at_once_agree(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Producers that meet an unmanaged topic together adopt it once."""
     from confluent_kafka.admin import NewTopic

@@ -93,6 +93,7 @@ def test_ordered_delivery_off_means_no_gates() -> None:
     assert Gates(off).open_now(_at()).first_closed(3) is None
 
 
+@pytest.mark.kip("C-11")
 def test_an_open_waiver_lets_one_gate_go() -> None:
     """An operator's waiver opens that gate of that epoch, and what waited only for it; no other."""
     timeline = timeline_of(1, [(2, {0: 5}, {1: 0}), (1, {1: 3}, {0: 8})])
@@ -142,6 +143,7 @@ def test_a_shrink_waits_along_the_chain_too(position: int) -> None:
     assert look.blockers(gate) == (set() if position else {(3, 1)})
 
 
+@pytest.mark.kip("C-10")
 def test_a_middle_generation_that_was_removed_does_not_open_the_gate() -> None:
     """Retention took the middle records: the origin's position is past its cut, the oldest record is still unread."""
     timeline = timeline_of(1, [(2, {0: 3}, {1: 0}), (4, {0: 3, 1: 2}, {2: 0, 3: 0})])

@@ -75,7 +75,7 @@ COUNTS = st.tuples(st.integers(1, 2), st.lists(st.integers(0, 4), min_size=1, ma
 )
 
 
-@pytest.mark.kip("K253-01", "K253-54", "K253-59", "K253-30", "K253-35")
+@pytest.mark.kip("K253-01", "K253-54", "K253-59", "K253-30", "K253-35", "K253-33")
 @settings(max_examples=400, deadline=None)
 @given(COUNTS, st.integers(0, 10**9), st.sampled_from([0.0, 0.0, 0.3, 0.7]))
 def test_no_key_is_reordered_and_everything_arrives(counts: list[int], seed: int, removed: float) -> None:

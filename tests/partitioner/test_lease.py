@@ -60,6 +60,7 @@ def test_a_lease_counts_from_before_its_record_was_sent() -> None:
     assert keeper.confirmed == {"t"}
 
 
+@pytest.mark.kip("K903-02")
 def test_nothing_is_sent_before_the_join_was_read_back() -> None:
     """Sent is not read: until then others may not know of this writer. After a lease's time the JOIN is void."""
     keeper = LeaseKeeper("M", TERMS)
@@ -73,6 +74,7 @@ def test_nothing_is_sent_before_the_join_was_read_back() -> None:
     assert (keeper.standing, keeper.send_until) == (Standing.LAPSED, NEVER)
 
 
+@pytest.mark.kip("K903-04")
 def test_renewals_are_due_by_the_interval_by_request_and_for_new_topics() -> None:
     """Every record carries the full state, the incarnation and the next sequence."""
     keeper, join = _live()
@@ -298,7 +300,7 @@ def _run(seed: int, keep_late_renewals: bool = False) -> int:
     return expulsions
 
 
-@pytest.mark.kip("K903-01")
+@pytest.mark.kip("K903-01", "K253-36")
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9))
 def test_nobody_is_expelled_who_still_sends(seed: int) -> None:

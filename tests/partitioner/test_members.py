@@ -55,7 +55,7 @@ def test_a_ready_before_the_restart_stops_counting_with_it() -> None:
     assert not writers.is_ready("new", "t", 5)
 
 
-@pytest.mark.kip("K903-01")
+@pytest.mark.kip("K903-01", "K903-05")
 def test_an_incarnation_stays_superseded_when_the_newer_one_has_left() -> None:
     """The newest join that was ever seen counts: that it left since does not make the older one eligible again."""
     for last in (LEFT, EXPELLED):
@@ -157,6 +157,7 @@ def test_a_copy_of_an_older_record_takes_nothing_back() -> None:
     assert (member.lease.sequence, member.renewed_at, member.incarnation) == (2, 10, 5)
 
 
+@pytest.mark.kip("C-24")
 def test_ready_counts_for_exactly_its_attempt() -> None:
     """READY of an attempt that was given up does not count for the next one, nor does a late one take a newer back."""
     writers = WriterSet()
@@ -200,6 +201,7 @@ def test_acknowledged_offsets_are_the_highest_of_that_attempt() -> None:
     assert writers.acknowledged("t", 6) == {}
 
 
+@pytest.mark.kip("K903-05")
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["JOIN", "LIVE", "LEFT", "EXPELLED", "READY"])), max_size=16)

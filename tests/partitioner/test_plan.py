@@ -51,6 +51,7 @@ def test_a_count_below_the_initial_one_has_no_plan() -> None:
         plan_change(Layout(4, 6), 3)
 
 
+@pytest.mark.kip("K253-44")
 @given(changes())
 def test_the_shares_are_those_of_counted_hashes(change: tuple[Layout, int]) -> None:
     """Sorting every residue by its two homes gives the same moves and shares as the plan."""

@@ -14,7 +14,7 @@ from support.dumb import World, dumb_home, key_of_hash, timeline_of
 SHAPES = st.tuples(st.integers(1, 3), st.lists(st.integers(0, 8), max_size=6), st.integers(0, 8))
 
 
-@pytest.mark.kip("K253-10", "K253-38")
+@pytest.mark.kip("K253-10", "K253-38", "K253-12")
 @settings(max_examples=60, deadline=None)
 @given(SHAPES, st.integers(0, 63), st.sampled_from([None, ChangePhase.PLAN, ChangePhase.PREPARE]))
 def test_a_route_is_what_a_walk_over_the_epochs_finds(
@@ -40,12 +40,14 @@ def test_a_route_is_what_a_walk_over_the_epochs_finds(
     assert routing.of(key) is route
 
 
+@pytest.mark.kip("K903-12")
 def test_a_topic_that_never_changed_costs_nothing() -> None:
     """No move, no hint, no header."""
     route = Routing(timeline_of(4, [])).of(b"any")
     assert (route.hint, route.header, route.moves, route.moving) == (0, None, (), False)
 
 
+@pytest.mark.kip("K253-30")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 5), min_size=1, max_size=5))
 def test_records_of_obedient_writers_are_no_strays(seed: int, counts: list[int]) -> None:
@@ -58,6 +60,7 @@ def test_records_of_obedient_writers_are_no_strays(seed: int, counts: list[int])
             assert not routing.is_stray(key, p, offset)
 
 
+@pytest.mark.kip("K253-30", "C-20")
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 5), min_size=1, max_size=5), st.integers(0, 7))
 def test_a_stray_is_outside_every_stay_of_its_key(seed: int, counts: list[int], slot: int) -> None:

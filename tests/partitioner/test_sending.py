@@ -67,7 +67,7 @@ def test_records_without_a_key_wait_only_behind_held_ones() -> None:
     assert not sending.must_wait(STAYS, sending.routing.of(STAYS))
 
 
-@pytest.mark.kip("C-07")
+@pytest.mark.kip("C-07", "K253-40")
 @pytest.mark.parametrize("seed", range(20))
 def test_release_keeps_each_keys_order_however_often_the_queue_is_full(seed: int) -> None:
     """A send that refuses at random: each key's records still go in their order, none twice, none lost."""
@@ -253,6 +253,7 @@ def test_acknowledged_offsets_are_reported_for_the_origins_of_the_attempt_only()
     assert sending.acknowledged_origins() == {0: 10}
 
 
+@pytest.mark.kip("C-07")
 def test_dropping_held_records() -> None:
     """One key's behind a failure, or all of them at an abort of the transaction; the others keep their places."""
     sending: TopicSending[int] = TopicSending(_prepare(START, 4))

@@ -67,6 +67,7 @@ def test_without_offsets_and_policy_there_is_no_start() -> None:
         founding_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 1, 1: 1}, None)
 
 
+@pytest.mark.kip("C-09")
 def test_a_birth_at_the_latest_skips_nothing_in_the_middle() -> None:
     """0 was listed before a record, 1 after the key's next one: 1 begins at its cut."""
     assert founding_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 0, 1: 1}, True) == {0: 0, 1: 0}
@@ -100,6 +101,7 @@ def test_a_commit_above_the_end_is_an_error() -> None:
         checked("g", "t", 0, 10, 3, 9)
 
 
+@pytest.mark.kip("C-11")
 def test_a_lost_commit_of_an_origin_is_an_error() -> None:
     """The group is past the gate, so the origin would be read again, old after new. An origin without records is fine."""
     with pytest.raises(GroupResetError, match="origin 0 has no commit"):
@@ -116,6 +118,7 @@ def test_a_position_proves_the_epochs_whose_cuts_it_has_passed() -> None:
     assert [flushed_epoch(timeline, 1, position) for position in (3, 4)] == [1, 3]
 
 
+@pytest.mark.kip("K253-49", "C-11")
 def test_a_commit_proves_only_what_was_flushed_before_it() -> None:
     """The offset may have been there before the change was: until the epoch stands in it, it counts as below the cut."""
     timeline = timeline_of(1, [(2, {0: 5}, {1: 0})])

@@ -66,6 +66,7 @@ def physical(kafka: KafkaUnderTest, topic: str) -> int:
     return len(found[topic].partitions) if topic in found else 0
 
 
+@pytest.mark.kip("K253-17", "K253-24", "K280-03")
 def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, topic_name: str) -> None:
     """The whole way: each command prints one object of the documented shape, and a repeated growth says `already`."""
     made = topics(
@@ -125,6 +126,7 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     assert (listed[topic_name]["exists"], listed[topic_name]["changing"]) == (True, False)
 
 
+@pytest.mark.kip("K253-29")
 def test_the_same_command_resumes_a_killed_change(kafka: KafkaUnderTest, topic_name: str) -> None:
     """A controller killed after PREPARE leaves an open change for all to see; the next run gets the topic there."""
     TopicAdmin(kafka.client_config()).create(topic_name, 2, config=dict([QUICK.split("=")]))
@@ -161,6 +163,7 @@ def test_people_get_tables(kafka: KafkaUnderTest, topic_name: str) -> None:
     assert "0@0" in described.out
 
 
+@pytest.mark.kip("K253-08")
 def test_an_existing_topic_is_adopted_once(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Adoption keeps the present count; its dry run changes nothing, and a second one says so."""
     admin = kafka.admin()
