@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 TYPES  := build/types
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction
 
-.PHONY: help setup demo test test-docker check format bench clean
+.PHONY: help setup demo test test-docker check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, un
 
 format: $(STAMP)  ## rewrite the code in the house's format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+docs: $(STAMP)  ## the conformance page, from its source and the tests' marks
+	@$(BIN)/python tests/support/conformance.py --write
 
 clean:  ## forget everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
