@@ -1,0 +1,302 @@
+"""Behaviours of the KIPs in a reader, without a broker: when it looks again, holds, lets go, flushes, commits and asks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, TopicPartition
+from keyorder.connector import clock
+from keyorder.connector.committing import Committer
+from keyorder.connector.config import consumer_settings
+from keyorder.connector.gating import Gatekeeper
+from keyorder.connector.owned import Owned
+from keyorder.connector.positions import GroupPositions
+from keyorder.connector.reading import Intake
+from keyorder.connector.view import View
+from keyorder.partitioner.errors import PeerError, StaleViewError
+from keyorder.partitioner.routing import HINT_HEADER
+from keyorder.partitioner.starts import Commit
+from keyorder.partitioner.timeline import Timeline
+from support.dumb import key_of_hash, timeline_of
+
+TOPIC = "t"
+BEFORE = timeline_of(1, [])
+GROWN = timeline_of(1, [(2, {0: 5}, {1: 0})])
+MOVED = key_of_hash(1, 2)  # 1 -> 2 moves the odd hashes from 0 to 1
+SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
+
+
+def _record(partition: int, offset: int, key: bytes | None = None, hint: bytes | None = None) -> Message:
+    headers = [(HINT_HEADER, hint)] if hint is not None else None
+    return Message(topic=TOPIC, partition=partition, offset=offset, key=key, value=b"v", headers=headers)
+
+
+class _Views:
+    """A view keeper whose next look, asked for or not, brings `newest`."""
+
+    def __init__(self, timeline: Timeline, as_of: float, newest: Timeline | None = None) -> None:
+        self.view, self.newest, self.last, self.looks = View(timeline, managed=True), newest, as_of, 0
+
+    def as_of(self, _: str) -> float:
+        return self.last
+
+    def view_age(self, _: str) -> float:
+        return 2.0
+
+    def await_look(self, _: str, since: float, __: float) -> bool:
+        self.looks += 1
+        if self.newest is not None:
+            self.view, self.last = View(self.newest, managed=True), since
+        return self.newest is not None
+
+
+def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, int], Owned]]:
+    """A reader's intake over owned partitions without a client library; gates are judged with nothing committed."""
+    owned = {(TOPIC, p): Owned(TOPIC, p) for p in partitions}
+    for each in owned.values():
+        each.start_at(0)
+        each.fetching = True
+    judged: list[View] = []
+
+    def judge() -> None:
+        judged[:] = [views.view]
+        look = views.view.gates.open_now(lambda _: 0)
+        for each in owned.values():
+            gate = look.first_closed(each.partition)
+            each.limit = inf if gate is None else gate.begins
+
+    gates = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
+    members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view, gates=gates)
+    keeper: Any = views
+    intake = Intake(SETTINGS, members, keeper)
+    intake.ready = deque()
+    return intake, owned
+
+
+@pytest.mark.kip("K253-18", "K253-60", "K253-23")
+def test_a_hint_newer_than_the_view_makes_the_reader_look_and_judge_anew() -> None:
+    """The record of a moved key says that the count has changed: the new gate holds it, and nobody rejoins anything."""
+    views = _Views(BEFORE, as_of=clock.now(), newest=GROWN)
+    intake, owned = _intake(views, 0, 1)
+
+    intake.take([_record(1, 0, MOVED, b"1")], clock.now())
+
+    assert views.looks == 1
+    assert owned[TOPIC, 1].limit == 0
+    assert [m.offset() for m in owned[TOPIC, 1].held] == [0]
+    assert (list(intake.ready), intake.strays) == ([], 0)
+
+
+@pytest.mark.kip("K253-18", "K253-59", "K253-30")
+def test_a_batch_is_split_at_the_first_closed_gate() -> None:
+    """Records below it are handed on, those at and behind it are held, in their order; other partitions do not wait."""
+    shrunk = timeline_of(1, [(2, {0: 0}, {1: 0}), (1, {1: 4}, {0: 7})])
+    views = _Views(shrunk, as_of=clock.now())
+    intake, owned = _intake(views, 0, 1)
+
+    intake.take([_record(0, o, None) for o in (5, 6, 7, 8)] + [_record(1, 0, MOVED, b"1")], clock.now())
+
+    assert owned[TOPIC, 0].limit == 7
+    assert [(m.partition(), m.offset()) for m in intake.ready] == [(0, 5), (0, 6), (1, 0)]
+    assert [m.offset() for m in owned[TOPIC, 0].held] == [7, 8]
+
+
+@pytest.mark.kip("K253-18")
+def test_a_record_that_is_not_where_its_key_belongs_makes_the_reader_look() -> None:
+    """Without any hint: the key's hash disagrees with the partition. It is a stray only if it still does after the look."""
+    managed = timeline_of(2, [(3, {0: 9}, {2: 0})])
+    late = key_of_hash(2, 4)
+    views = _Views(managed, as_of=clock.now(), newest=managed)
+    intake, _ = _intake(views, 0, 1, 2)
+
+    intake.take([_record(0, 20, late)], clock.now() + 1)
+
+    assert views.looks == 1
+    assert intake.strays == 1
+    assert [m.offset() for m in intake.ready] == [20]
+
+
+@pytest.mark.kip("K253-23")
+def test_records_wait_for_a_fresh_view_and_the_error_may_be_retried() -> None:
+    """While no look is newer than the record's fetch less the view's age, it waits; after a long silence poll() says so."""
+    views = _Views(BEFORE, as_of=clock.now() - 3)
+    intake, _ = _intake(views, 0)
+    intake.take([_record(0, 0, b"k")], clock.now())
+    assert (len(intake.waiting), list(intake.ready)) == (1, [])
+
+    views.last = clock.now() - SETTINGS.control_timeout - 1
+    with pytest.raises(StaleViewError) as raised:
+        intake.take([], clock.now())
+
+    assert isinstance(raised.value, PeerError)
+    assert raised.value.retriable
+    views.last = clock.now()
+    intake.take([], clock.now())
+    assert [m.offset() for m in intake.ready] == [0]
+
+
+class _Raw:
+    """A client library whose commits and questions are noted."""
+
+    def __init__(self, events: list[Any], answers: Mapping[int, tuple[int, str | None]] | None = None) -> None:
+        self.events, self.answers = events, answers or {}
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+        assert not asynchronous
+        self.events.append(("commit", sorted((p.partition, p.offset, p.metadata) for p in offsets)))
+        return offsets
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        self.events.append(("ask", sorted(p.partition for p in places)))
+        answers = {p.partition: self.answers.get(p.partition, (-1001, None)) for p in places}
+        return [TopicPartition(TOPIC, q, offset, metadata or "") for q, (offset, metadata) in answers.items()]
+
+
+def _committer(timeline: Timeline, *owned: Owned) -> tuple[Committer, list[Any], Any]:
+    events: list[Any] = []
+    listener = SimpleNamespace(
+        on_partition_key_maybe_revoked=lambda places: events.append(("flush", [p.partition for p in places]))
+    )
+    members: Any = SimpleNamespace(
+        owned={o.place: o for o in owned}, view=lambda _: members.current, listener=listener, current=None
+    )
+    members.current = SimpleNamespace(timeline=timeline)
+    raw: Any = _Raw(events)
+    return Committer(raw, SETTINGS, members, "localhost:1"), events, members
+
+
+@pytest.mark.kip("K253-20", "K253-48", "K253-49", "C-01")
+def test_a_position_is_told_at_the_start_and_behind_a_cut_after_the_flush() -> None:
+    """Not on the way; when the last record before the cut is processed: flush, then the commit with the epoch, once."""
+    owned = Owned(TOPIC, 0)
+    owned.start_at(3)
+    committer, events, members = _committer(BEFORE, owned)
+    committer.flush_and_prove()
+    assert events == [("commit", [(0, 3, "ko1:0")])]
+    events.clear()
+
+    members.current = SimpleNamespace(timeline=GROWN)
+    owned.processed = owned.returned = 4
+    committer.flush_and_prove()
+    assert events == []
+    owned.processed = owned.returned = 5
+    committer.flush_and_prove()
+    committer.flush_and_prove()
+
+    assert events == [("flush", [0]), ("commit", [(0, 5, "ko1:1")])]
+    assert (owned.committed, owned.committed_epoch) == (5, 1)
+
+
+@pytest.mark.kip("K253-20")
+def test_the_flush_is_asked_for_also_where_nothing_may_have_moved() -> None:
+    """The group had read all before the change came: its offset stays, and the flush is asked for and proven all the same."""
+    owned = Owned(TOPIC, 0)
+    owned.start_at(5)
+    committer, events, members = _committer(BEFORE, owned)
+    committer.flush_and_prove()
+    members.current = SimpleNamespace(timeline=GROWN)
+
+    committer.flush_and_prove()
+
+    assert events[1:] == [("flush", [0]), ("commit", [(0, 5, "ko1:1")])]
+
+
+@pytest.mark.kip("K253-13", "K253-14", "K253-46", "K253-47")
+def test_positions_are_asked_for_while_somebody_waits_and_only_those() -> None:
+    """Each answer has the offset and the flushed epoch; nothing new makes the next question later, news make it sooner."""
+    positions = GroupPositions({"bootstrap.servers": "localhost:1"}, "g")
+    positions._client.close()
+    events: list[Any] = []
+    raw: Any = _Raw(events, {0: (7, "ko1:1"), 1: (9, None)})
+    positions._client = raw
+    positions.watch([(TOPIC, 0), (TOPIC, 2)])
+
+    positions._ask(positions._watched)
+    first = positions._pause
+    pauses = []
+    for _ in range(30):
+        positions._ask(positions._watched)
+        pauses.append(positions._pause)
+
+    assert set(map(str, events)) == {str(("ask", [0, 2]))}
+    assert positions.get(TOPIC, 0) == Commit(7, 1)
+    assert positions.get(TOPIC, 1) is None
+    assert positions.get(TOPIC, 2) is None
+    assert pauses == sorted(pauses)
+    assert (first, pauses[-1]) == (0.01, 0.25)
+    raw.answers[0] = (8, "ko1:1")
+    positions._ask(positions._watched)
+    assert positions._pause == 0.01
+
+
+class _Others:
+    """Positions that other members have committed; notes which are watched."""
+
+    failure = None
+
+    def __init__(self) -> None:
+        self.watched: set[tuple[str, int]] = set()
+        self.known: dict[int, Commit] = {}
+
+    def watch(self, places: set[tuple[str, int]]) -> None:
+        self.watched = places
+
+    def get(self, _: str, partition: int) -> Commit | None:
+        return self.known.get(partition)
+
+
+def _gatekeeper(timeline: Timeline, owned: Owned, ordered: bool = True) -> tuple[Gatekeeper, _Others, list[Any]]:
+    """The gates of a member that owns one partition, with a listener whose calls are noted."""
+    loads: list[Any] = []
+    others: Any = _Others()
+    view = View(timeline, managed=True)
+    listener = SimpleNamespace(on_partition_key_assigned=lambda places: loads.append([p.partition for p in places]))
+    members: Any = SimpleNamespace(
+        owned={owned.place: owned},
+        topics=lambda: {TOPIC},
+        view=lambda _: view,
+        views=SimpleNamespace(waived=lambda _: set()),
+        listener=listener,
+        fetch=lambda more: [setattr(o, "fetching", True) for o in more],
+    )
+    keeper = Gatekeeper(replace(SETTINGS, ordered=ordered), members, others)
+    keeper.ready = deque()
+    owned.start_at(0)
+    return keeper, others, loads
+
+
+@pytest.mark.kip("K253-21", "K253-46", "K253-49", "K253-54", "K253-59")
+def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
+    """Closed: held, and the origin's owner is asked. A commit without the flushed epoch opens nothing; with it, load first."""
+    owned = Owned(TOPIC, 1)
+    keeper, others, loads = _gatekeeper(GROWN, owned)
+    owned.held.append(_record(1, 0, MOVED, b"1"))
+    keeper.open_what_may()
+    assert (owned.limit, owned.fetching, loads, others.watched) == (0, False, [], {(TOPIC, 0)})
+
+    others.known[0] = Commit(5, 0)
+    keeper.open_what_may()
+    assert (owned.limit, loads, list(keeper.ready)) == (0, [], [])
+
+    others.known[0] = Commit(5, 1)
+    keeper.open_what_may()
+    keeper.changed(TOPIC)
+    keeper.open_what_may()
+    assert (owned.limit, owned.fetching, loads, others.watched) == (inf, True, [[1]], set())
+    assert [m.offset() for m in keeper.ready] == [0]
+
+
+@pytest.mark.kip("K253-22", "K253-61", "C-16")
+def test_without_ordered_delivery_nothing_is_held_or_asked() -> None:
+    """Switched off for the consumer or for the topic: no limit, no question, no closed gate."""
+    for timeline, ordered in ((GROWN, False), (replace(GROWN, ordered=False), True)):
+        owned = Owned(TOPIC, 1)
+        keeper, others, _ = _gatekeeper(timeline, owned, ordered)
+        keeper.open_what_may()
+        assert (owned.limit, owned.fetching, others.watched, keeper.busy) == (inf, True, set(), False)
