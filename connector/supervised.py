@@ -1,0 +1,152 @@
+"""What a supervisor sees and does on a real cluster: timelines followed, loads measured, changes carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ..partitioner import codec
+from ..partitioner.errors import BrokerUnreachableError, ControllerFencedError, RecordVersionError
+from ..partitioner.records import CONTROL_TOPIC, TIMELINE, timeline_key
+from ..partitioner.scaling import Load, Policy
+from ..partitioner.timeline import OpenChange, Timeline
+from . import clock
+from .admin import TopicAdmin
+from .config import connection_of
+from .control_reader import ControlReader
+from .control_topics import PARTITIONS, existing, timeline_slot
+from .controller import Change, Progress
+from .kafka_errors import translate
+from .load import LoadMeter
+from .metadata import cluster_metadata
+from .timeline_writer import TimelineWriter, UnknownResultError
+
+_NAMES_AGE = 5.0
+
+
+@contextmanager
+def typed_errors(topic: str, bootstrap_servers: str) -> Iterator[None]:
+    """Whatever a change raises leaves as one of keyorder's errors.
+
+    The client library raises a fatal error, such as being fenced, in the middle of a flush; a delivery callback that
+    runs then turns it into a SystemError, with the fatal error as its cause.
+    """
+    try:
+        yield
+    except KafkaException as raised:
+        raise translate(raised.args[0], "change", f"topic {topic}", bootstrap_servers) from raised
+    except SystemError as raised:
+        cause = raised.__cause__
+        if not isinstance(cause, KafkaException):
+            raise
+        error = cause.args[0]
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            raise ControllerFencedError(topic) from raised
+        raise translate(error, "change", f"topic {topic}", bootstrap_servers) from raised
+
+
+class SupervisedCluster:
+    """The `Cluster` of a supervisor. `resume` and `resize` may be called from other threads; `close` it.
+
+    timeout: seconds that each change may take. progress: called with the steps of changes, from their threads.
+    """
+
+    def __init__(self, config: Mapping[str, Any], timeout: float = 120.0, progress: Progress | None = None) -> None:
+        self._config, self._timeout, self._progress = dict(config), timeout, progress
+        self._servers = str(config.get("bootstrap.servers"))
+        self._admin = AdminClient(connection_of(config))
+        self._meter = LoadMeter(config)
+        self._reader: ControlReader | None = None
+        self._timelines: dict[str, Timeline] = {}
+        self._names: frozenset[str] = frozenset()
+        self._asked_for = 0
+        self._names_at = float("-inf")
+
+    def timelines(self) -> Mapping[str, Timeline]:
+        """Every managed topic that exists. Raises as ControlReader, and BrokerUnreachableError."""
+        try:
+            return self._read()
+        except KafkaException as raised:
+            self._forget_reader()
+            raise translate(raised.args[0], "read", "the control topics", self._servers) from raised
+        except Exception:
+            self._forget_reader()
+            raise
+
+    def measure(self, timeline: Timeline, policy: Policy) -> Load | None:
+        """The topic's load since the last sample, None before `policy.sample_s` have passed."""
+        sizes = policy.max_bytes_per_s is not None
+        count, partitions = timeline.newest.count, timeline.highest_count
+        return self._meter.measure(timeline.topic, count, partitions, policy.sample_s, policy.groups, sizes)
+
+    def forget(self, topic: str) -> None:
+        """Begin measuring this topic anew."""
+        self._meter.forget(topic)
+
+    def resume(self, topic: str, change: OpenChange) -> Change:
+        """Finish an open growth. An open shrink is given up: which groups it was to wait for is not in the timeline."""
+        with typed_errors(topic, self._servers), TopicAdmin(self._config, self._progress) as admin:
+            if change.count >= admin.timeline(topic).newest.count:
+                return admin.expand(topic, change.count, timeout=self._timeout)
+        with typed_errors(topic, self._servers):
+            return self._give_up(topic, change)
+
+    def resize(self, topic: str, count: int, groups: Sequence[str]) -> Change:
+        """Grow or shrink. groups: those that have to have read what a shrink retires before it is emptied."""
+        with typed_errors(topic, self._servers), TopicAdmin(self._config, self._progress) as admin:
+            if count >= admin.timeline(topic).newest.count:
+                return admin.expand(topic, count, timeout=self._timeout)
+            return admin.shrink(topic, count, wait_for_groups=groups, timeout=self._timeout)
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._forget_reader()
+        self._meter.close()
+
+    def _read(self) -> Mapping[str, Timeline]:
+        if self._reader is None:
+            if not existing(self._admin, self._servers):
+                return {}
+            self._reader = ControlReader(self._config, fetch_wait_ms=200)
+            self._reader.interested = lambda key: key.startswith(b"timeline:")
+            self._reader.add([(CONTROL_TOPIC, p) for p in range(PARTITIONS)])
+        for message in self._reader.read_to_end():
+            if isinstance(message.record, Timeline):
+                self._timelines[message.record.topic] = message.record
+        if clock.now() - self._names_at >= _NAMES_AGE or len(self._timelines) > self._asked_for:
+            # The timeline of a topic outlives it.
+            self._names = frozenset(cluster_metadata(self._admin, self._servers).topics)
+            self._names_at, self._asked_for = clock.now(), len(self._timelines)
+        return {topic: timeline for topic, timeline in self._timelines.items() if topic in self._names}
+
+    def _forget_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _give_up(self, topic: str, change: OpenChange) -> Change:
+        """End this very attempt, unless somebody else has moved it: judged after all others were fenced."""
+        writer, reader = TimelineWriter(self._config, topic), ControlReader(self._config, fetch_wait_ms=50)
+        try:
+            writer.start()
+            reader.add([timeline_slot(topic)])
+            newest = [m for m in reader.read_to_end() if m.key == timeline_key(topic)][-1]
+            timeline, minor = newest.record, codec.decode(TIMELINE, newest.value or b"").minor
+            assert isinstance(timeline, Timeline)
+            if minor > TIMELINE.minor:
+                # Rewriting it would drop the fields that this version cannot see.
+                raise RecordVersionError("timeline", (codec.MAJOR, minor), codec.MAJOR)
+            if timeline.change == change:
+                writer.write(timeline.given_up(), "abort")
+                reader.await_message(lambda message: message.record == timeline.given_up(), self._timeout)
+        except UnknownResultError as error:
+            raise BrokerUnreachableError(self._servers, f"give up the change of topic {topic}: {error}") from error
+        finally:
+            writer.close()
+            reader.close()
+        kept = timeline.newest
+        return Change(topic, kept.count, kept.count, kept.number, changed=False, attempts=0)
