@@ -24,10 +24,11 @@ from ..partitioner.members import WriterSet
 from ..partitioner.records import Lease, Ready, timeline_key
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Drain, Epoch, OpenChange, Retirement, Timeline
 from . import clock
-from .config import connection_of, milliseconds, split
+from .config import boolean, connection_of, milliseconds, split
 from .control_reader import ControlMessage, ControlReader, readable
 from .control_topics import Slot, all_writer_slots, ensure, existing, timeline_slot
 from .controller import Change, Progress, TopologyController
+from .draining import DEFAULT_DELAY_MS, DELAY, ENABLE, Drainer, DrainStep
 from .kafka_errors import translate
 from .metadata import identify, patiently, wait_for_partitions
 from .timeline_writer import TimelineWriter, UnknownResultError
@@ -174,6 +175,17 @@ class TopicAdmin:
         controller = TopologyController(self._config, topic, self._progress)
         return controller.change(count, ChangeTerms(timeout=timeout), retirement)
 
+    def delete_partitions(self, topic: str, total_count: int, immediate: bool = False) -> Change:
+        """KIP-694's deletePartitions: `shrink`, by the KIP's name. Raises as `shrink`."""
+        return self.shrink(topic, total_count, immediate=immediate)
+
+    def drain(self, topic: str, drainer: Drainer | None = None) -> list[DrainStep]:
+        """Empty what may be emptied of the topic's retired partitions now, and say what the others wait for.
+
+        drainer: keeps how long each has been retired, over several calls; a new one counts from this call.
+        """
+        return (drainer or Drainer(self._config)).turn(self.timeline(topic))
+
     def timeline(self, topic: str) -> Timeline:
         """The topic's timeline as it is now.
 
@@ -298,7 +310,14 @@ class TopicAdmin:
         return True
 
 
-_OUR_TOPIC_SETTINGS = ("enable.ordered.delivery", VIEW_AGE, "compaction.strategy", "compaction.strategy.header")
+_OUR_TOPIC_SETTINGS = (
+    ENABLE,
+    DELAY,
+    "enable.ordered.delivery",
+    VIEW_AGE,
+    "compaction.strategy",
+    "compaction.strategy.header",
+)
 
 
 def split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -308,6 +327,8 @@ def split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[
     ordered = ours.get("enable.ordered.delivery", "true").lower()
     if ordered not in ("true", "false"):
         raise ConfigError("enable.ordered.delivery", f"{ordered!r} is neither true nor false", "write true or false")
+    boolean(ours, ENABLE, False)
+    milliseconds(ours, DELAY, DEFAULT_DELAY_MS)
     milliseconds(ours, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
     strategy = ours.get("compaction.strategy", "offset").lower()
     if strategy not in ("offset", "timestamp", "header"):

@@ -8,6 +8,7 @@ are committed here, on the polling thread, synchronously, so none is on its way 
 from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from ..partitioner.starts import epoch_of, flushed_epoch, metadata_of
 from ..partitioner.timeline import Timeline
@@ -19,6 +20,7 @@ from .owned import Owned
 
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
 _IDLE_RECOMMIT = 6 * 3600.0
+_REVOKE_PATIENCE = 3.0
 _PASSING = {
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.ILLEGAL_GENERATION,
@@ -122,7 +124,15 @@ class Committer:
             for o in owned:
                 if o.started:
                     self._settle_tail(o)
-            self._try([o for o in owned if o.started and o.processed != (o.committed or 0)])
+            due = [o for o in owned if o.started and o.processed != (o.committed or 0)]
+            if due and not self.through_transactions:
+                # The next owner starts where this commit says: passing trouble is worth waiting for.
+                Retrying(
+                    stop=stop_after_delay(_REVOKE_PATIENCE),
+                    wait=wait_fixed(0.1),
+                    retry=retry_if_result(lambda done: not done),
+                    retry_error_callback=lambda state: None,
+                )(self._attempt, {o: o.processed for o in due}, {})
 
     def _settle_tail(self, owned: Owned) -> None:
         """Pass a tail that shows no records, if all before it is done with."""

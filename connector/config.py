@@ -230,4 +230,6 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     theirs["enable.partition.eof"] = True
     # A position that the log no longer holds is settled by us, always towards the log start: `latest` would skip records.
     theirs["auto.offset.reset"] = "error"
+    # The second line for new partitions; the first is a look at the cluster when the timeline changes.
+    theirs.setdefault("topic.metadata.refresh.interval.ms", 10_000)
     return settings, theirs

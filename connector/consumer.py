@@ -23,6 +23,7 @@ from .positions import GroupPositions
 from .reading import Intake
 from .starting import Starter
 from .view import ViewKeeper
+from .waker import Waker
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 _BATCH = 500
@@ -66,6 +67,7 @@ class OrderedConsumer:
         self._settings, theirs = consumer_settings(config)
         bootstrap = str(theirs.get("bootstrap.servers"))
         self._raw = Consumer(theirs)
+        self._waker = Waker(self._raw)
         connection = connection_of(theirs)
         self._view = ViewKeeper(connection, self._settings.group, self._timeline_changed)
         self._positions = GroupPositions(connection, self._settings.group)
@@ -309,7 +311,7 @@ class OrderedConsumer:
     def _timeline_changed(self, topic: str) -> None:
         """On the view's thread: let a classic member see new partitions. Only a look at *all* topics wakes it."""
         if not self._closed:
-            self._raw.list_topics(timeout=5.0)
+            self._waker.wake()
 
 
 def _places(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Message, TopicPartition
 
 from ..partitioner.gate import Opened
+from ..partitioner.modes import Mode
 from ..partitioner.starts import Commit, proven_position
 from . import clock
 from .config import ConsumerSettings
@@ -94,6 +95,9 @@ class Gatekeeper:
         for owned in [o for o in self._members.owned.values() if o.topic == topic and o.started]:
             gate = opened.first_closed(owned.partition) if ordered else None
             owned.limit = inf if gate is None else gate.begins
+            if view.timeline.mode(owned.partition) is Mode.NONE:
+                # KIP-694: nobody reads it any more. What lies below the cut is being deleted; above it are only strays.
+                owned.limit = min(owned.limit, view.timeline.cut_of_retired(owned.partition))
             if gate is None:
                 self._closed.pop(owned.place, None)
             else:

@@ -78,6 +78,9 @@ class Intake:
         if not self._members.gates.current(topic):
             self._members.gates.open_what_may()
         offset = offset_of(message)
+        if offset < owned.fetched:
+            # Fetched twice: an eager member's assignment was replaced while these waited here.
+            return True
         owned.fetched = offset + 1
         if offset < owned.limit and not owned.held:
             owned.queued += 1

@@ -176,6 +176,13 @@ class Timeline:
             return Mode.READ_WRITE
         return next((d.mode for d in self.drains if d.partition == partition), Mode.READ_WRITE)
 
+    def cut_of_retired(self, partition: int) -> int:
+        """The cut at which a retired partition ended. Raises KeyError for one that is not retired."""
+        for drain in self.drains:
+            if drain.partition == partition:
+                return drain.upto
+        raise KeyError(partition)
+
     def drained(self, partition: int, mode: Mode, emptied: bool = False) -> Timeline:
         """This timeline with the drain of a retired partition moved on."""
         drains = [replace(d, mode=mode, emptied=emptied) if d.partition == partition else d for d in self.drains]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 from confluent_kafka import KafkaException
@@ -158,6 +159,55 @@ def expand(connection: Connection, topic: str, partitions: int, dry_run: bool, o
         emit_json(change_document(change))
     else:
         show_change(change)
+
+
+@topics.command()
+@_topic_option
+@click.option("--partitions", type=_COUNT, required=True, help="How many partitions shall stay active.")
+@click.option(
+    "--immediate", is_flag=True, help="Empty the retired partitions without the delay (groups are waited for)."
+)
+@click.option("--wait-for-groups", "groups", default="", help="Comma-separated groups that have to read them first.")
+@_dry_run_option
+@output_option
+@connection_options(timeout=120)
+def shrink(
+    connection: Connection, topic: str, partitions: int, immediate: bool, groups: str, dry_run: bool, output: str
+) -> None:
+    """Retire partitions while the topic is written and read, down to its initial count at the lowest.
+
+    A retired partition is read to its end and then kept empty: a stock cluster cannot remove it, a later growth uses it
+    again. The same command again resumes a change that was cut off.
+    """
+    client = connection.reach()
+    named = tuple(group.strip() for group in groups.split(",") if group.strip())
+    if dry_run:
+        with TopicAdmin(connection.config) as admin:
+            current = admin.timeline(topic).layout
+        if partitions > current.count:
+            raise CountError(topic, current.count, partitions, "shrink only retires")
+        if partitions < current.initial:
+            raise CountError(topic, current.count, partitions, f"it cannot go below its initial {current.initial}")
+        physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
+        plan = plan_change(current, partitions)
+        if output == "json":
+            emit_json({**plan_document(topic, plan, physical), "waits_for_groups": list(named)})
+        else:
+            show_plan(topic, plan, physical)
+            waited = ", ".join(named) or "no group"
+            click.echo(
+                f"Before they are emptied, {waited} is waited for: other groups may lose what they have not read."
+            )
+        return
+    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
+        change = admin.shrink(topic, partitions, immediate, named, timeout=connection.timeout)
+        drained = admin.drain(topic) if immediate else []
+    if output == "json":
+        emit_json({**change_document(change), "drained": [asdict(step) for step in drained]})
+    else:
+        show_change(change)
+        for step in drained:
+            click.echo(f"Partition {step.partition}: {step.what if step.done else 'waits for ' + step.what}")
 
 
 @topics.command("list")

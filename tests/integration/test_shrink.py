@@ -83,7 +83,9 @@ def test_a_backlog_across_growth_and_shrink_is_read_in_order(
         assert verdict.records == 15_000
 
 
-@pytest.mark.kip("K253-09", "K253-31", "K694-05", "K253-39", "K253-56", "K694-08", "K694-11", "K694-12", "K694-13", "K694-21")
+@pytest.mark.kip(
+    "K253-09", "K253-31", "K694-05", "K253-39", "K253-56", "K694-08", "K694-11", "K694-12", "K694-13", "K694-21"
+)
 def test_limits_modes_and_reports(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Not below the initial count, not upwards; retired partitions are ReadOnly and no longer written."""
     admin = TopicAdmin(kafka.client_config())
@@ -128,3 +130,74 @@ def test_unkeyed_records_of_a_retired_partition_are_still_read(kafka: KafkaUnder
         consumer.subscribe([topic_name])
         values = {m.value() for m in consumer.consume(4, 30)}
     assert values == {b"0", b"1", b"2", b"3"}
+
+
+@pytest.mark.kip("K253-03", "K253-34", "K694-14", "K694-21", "K694-22")
+def test_a_retired_partition_is_emptied_exactly_to_its_cut(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """ReadOnly until the named group has read it, then None, then empty up to the cut and no further; then used again."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, initial_partition_count=1, config=QUICK)
+    explicit = {**kafka.client_config(), "keyorder.allow.explicit.partition": True}
+    with OrderedProducer(explicit) as producer:
+        for i in range(10):
+            producer.produce(topic_name, str(i), partition=1)
+        assert producer.flush(10) == 0
+    admin.shrink(topic_name, 1, immediate=True, wait_for_groups=["reader"])
+
+    (waiting,) = admin.drain(topic_name)
+    assert (waiting.done, waiting.what) == (False, "group reader to reach 10")
+    assert admin.describe(topic_name).retired[0].mode is Mode.READ_ONLY
+
+    group = {**kafka.client_config(), "group.id": "reader", "auto.offset.reset": "earliest", "log_level": 0}
+    with OrderedConsumer(group) as consumer:
+        consumer.subscribe([topic_name])
+        assert len(consumer.consume(10, 30)) == 10
+    (emptied,) = admin.drain(topic_name)
+    assert emptied.done
+    (retired,) = admin.describe(topic_name).retired
+    assert (retired.mode, retired.emptied, retired.upto) == (Mode.NONE, True, 10)
+    assert admin.drain(topic_name) == []
+
+    admin.expand(topic_name, 2)
+    description = admin.describe(topic_name)
+    assert description.retired == ()
+    assert description.epochs[-1].begins == {1: 10}
+    with OrderedProducer(kafka.client_config()) as producer:
+        for i in range(40):
+            producer.produce(topic_name, b"again", f"k{i}")
+        assert producer.flush(10) == 0
+    with OrderedConsumer(group) as consumer:
+        consumer.subscribe([topic_name])
+        messages = consumer.consume(40, 30)
+    assert {m.value() for m in messages} == {b"again"}
+    assert {m.partition() for m in messages} == {0, 1}
+
+
+def test_a_group_that_was_not_waited_for_goes_on_behind_the_emptied_partition(
+    kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """It loses what was deleted, as the plan says, but its gates open and later records arrive."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, initial_partition_count=1, config=QUICK)
+    group = {**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest", "log_level": 0}
+    with OrderedConsumer(group) as consumer:  # the group is born before there is anything to read
+        consumer.subscribe([topic_name])
+        assert consumer.consume(1, 3) == []
+    with OrderedProducer(kafka.client_config()) as producer:
+        for i in range(40):
+            producer.produce(topic_name, b"before", f"k{i}")
+        assert producer.flush(10) == 0
+        admin.shrink(topic_name, 1, immediate=True)
+        assert [step.done for step in admin.drain(topic_name)] == [True]
+        for i in range(40):
+            producer.produce(topic_name, b"after", f"k{i}")
+        assert producer.flush(10) == 0
+
+    seen = []
+    with OrderedConsumer(group) as consumer:
+        consumer.subscribe([topic_name])
+        while sum(1 for value in seen if value == b"after") < 40:
+            messages = consumer.consume(100, 5)
+            assert messages, consumer.gates()
+            seen += [m.value() for m in messages]
+    assert 0 < seen.count(b"before") < 40

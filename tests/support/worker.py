@@ -7,8 +7,10 @@ It runs until its input closes, finishes cleanly, and writes all that it saw int
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import random
+import signal
 import sys
 import threading
 import time
@@ -99,6 +101,19 @@ class Recording(KeyRebalanceListener):
         self._recorder.lost([p.partition for p in partitions])
 
 
+def explain_on_signal(consumer: OrderedConsumer) -> None:
+    """SIGUSR1: say on stderr what this member owns and waits for, and where its threads are."""
+
+    def explain(*_: Any) -> None:
+        for place, owned in consumer._members.owned.items():
+            facts = {name: str(getattr(owned, name))[:40] for name in owned.__slots__}
+            print(place, facts, file=sys.stderr)
+        print(consumer.gates(), consumer._members._unstarted, len(consumer._ready), file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+
+    signal.signal(signal.SIGUSR1, explain)
+
+
 def read(spec: dict[str, Any], done: threading.Event) -> None:
     """Consume until told to stop; each batch is 'processed' between deliver-start and deliver-end."""
     recorder = Recorder(spec["history"], spec["actor"], group=spec["config"]["group.id"], run=spec["run"])
@@ -107,9 +122,12 @@ def read(spec: dict[str, Any], done: threading.Event) -> None:
         for p in partitions:
             failed = error is not None or p.error is not None
             recorder.commit(p.partition, p.offset, "unknown" if failed else "ok")
+            if failed:
+                print(f"{spec['actor']}: commit of {p.partition} to {p.offset}: {error or p.error}", file=sys.stderr)
 
     consumer = OrderedConsumer({**spec["config"], "on_commit": committed})
     consumer.subscribe([spec["topic"]], listener=Recording(recorder))
+    explain_on_signal(consumer)
     say(event="started")
     delivered = 0
     pause = spec.get("work_s", 0.0)

@@ -97,7 +97,8 @@ class Workload:
         return self._start(actor, full)
 
     def consumer(self, actor: str, group: str, **spec: Any) -> Worker:
-        """Start a consumer. spec: work_s per record, batch, config."""
+        """Start a consumer. spec: work_s per record, batch, config. Groups of different runs are different groups."""
+        group = f"{group}-{self.run}"
         self.groups.add(group)
         config = {
             **self.kafka.client_config(),
@@ -179,8 +180,17 @@ class Workload:
                 behind = {p: gap for p, gap in behind.items() if gap[1] > 0}
                 if not behind:
                     break
-                assert clock.now() < deadline, f"group {group} is stuck: {behind}, {self.admin.describe(self.topic)}"
+                if clock.now() >= deadline:
+                    self._explain()
+                    raise AssertionError(f"group {group} is stuck: {behind}, {self.admin.describe(self.topic)}")
             client.close()
+
+    def _explain(self) -> None:
+        """Let every consumer say where it is, for the reader of the failure."""
+        for worker in self.workers:
+            if worker.process.poll() is None and not worker.actor.startswith("w"):
+                worker.signal(signal.SIGUSR1)
+                time.sleep(1)  # for its words to arrive before it is killed
 
     def log(self) -> Iterator[tuple[int, int, bytes, bytes, int | None]]:
         """Every record, read by a plain read_committed consumer."""
