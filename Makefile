@@ -35,6 +35,9 @@ check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, un
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
 	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker"
 
+model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
+	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800
+
 format: $(STAMP)  ## rewrite the code in the house's format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
