@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..partitioner.modes import Mode
@@ -20,6 +20,7 @@ from ..partitioner.timeline import Drain, Timeline
 from . import clock
 from .config import boolean, connection_of, milliseconds
 from .kafka_errors import translate
+from .metadata import is_compacted
 from .timeline_edit import edit
 
 ENABLE = "delete.topic.partition.enable"
@@ -70,6 +71,9 @@ class Drainer:
         immediate = drain.retirement.immediate
         if not (immediate or boolean(timeline.settings, ENABLE, False)):
             return f"{ENABLE} is false"
+        if is_compacted(self._admin, timeline.topic, str(self._config.get("bootstrap.servers"))):
+            # Its surviving values are the only copies: readers keep reading them here.
+            return "its values to be re-homed: a compacted topic's retired partition is kept"
         key = (timeline.topic, drain.partition, drain.epoch)
         seen = self._first_seen.setdefault(key, self._now())
         delay = 0.0 if immediate else milliseconds(timeline.settings, DELAY, DEFAULT_DELAY_MS)
@@ -97,8 +101,6 @@ class Drainer:
             if drain.upto > 0:
                 self._admin.delete_records([place])[place].result(15)
         except KafkaException as raised:
-            if raised.args[0].code() == KafkaError.POLICY_VIOLATION:
-                return DrainStep(topic, drain.partition, False, "a compact-only topic keeps its records")
             raise translate(raised.args[0], "delete records of", f"topic {topic}") from raised
         p, epoch = drain.partition, drain.epoch
         edit(

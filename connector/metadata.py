@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]  # not re-exported
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    ResourceType,
+)
 from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ..partitioner.errors import BrokerUnreachableError, PeerError
+from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError, PeerError
 from .kafka_errors import translate, translated
 
 T = TypeVar("T")
@@ -51,6 +56,28 @@ def identify(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: fl
     # each try, since the client would go on asking the one that it knows.
     described = patiently(describe, max(timeout, 4 * _PATIENCE))
     return TopicIdentity(str(described.topic_id), str(cluster.cluster_id), len(described.partitions))
+
+
+def is_compacted(admin: AdminClient, topic: str, bootstrap_servers: str) -> bool:
+    """Whether the topic's cleaner keeps the last value of each key (cleanup.policy has `compact` in it).
+
+    A user that may not describe the topic's configuration gets False: its topic is then treated as an ordinary one.
+    """
+
+    def ask() -> bool:
+        try:
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            entries = admin.describe_configs([resource], request_timeout=_PATIENCE)[resource].result(_PATIENCE + 1)
+        except KafkaException as raised:
+            error = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
+            if isinstance(error, NotAuthorizedError):
+                return False
+            raise error from raised
+        except TimeoutError as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+        return "compact" in str(entries["cleanup.policy"].value)
+
+    return patiently(ask, 4 * _PATIENCE)
 
 
 def patiently(call: Callable[[], T], timeout: float) -> T:

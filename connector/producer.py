@@ -21,7 +21,8 @@ from . import clock
 from .admin import TopicAdmin
 from .config import connection_of, producer_settings
 from .control_topics import ensure
-from .metadata import TopicIdentity, identify, patiently
+from .metadata import TopicIdentity, identify, is_compacted, patiently
+from .tombstoning import MoveTombstones
 from .writer_session import WriterSession
 
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
@@ -72,6 +73,8 @@ class OrderedProducer:
         self._blocked: dict[tuple[str, bytes], str] = {}
         self._sticky: dict[str, tuple[int, float]] = {}
         self._silent: dict[Cohort, DeliveryCallback] = {}
+        self._tombstones = MoveTombstones(self._raw, self._tombstone_resolved)
+        self._clearing = 0
         self._held = 0
         self._hold_times: deque[float] = deque(maxlen=_HOLD_TIMES)
         self._closed = False
@@ -143,7 +146,7 @@ class OrderedProducer:
 
     def __len__(self) -> int:
         """Records that are held or on their way, and callbacks not yet run."""
-        return len(self._raw) + self._held + len(self._deferred)
+        return len(self._raw) + self._held + self._clearing + len(self._deferred)
 
     def __bool__(self) -> bool:
         return True
@@ -235,6 +238,7 @@ class OrderedProducer:
         admin = AdminClient(connection_of(self._config))
         identity = identify(admin, topic, self._bootstrap, 5.0)
         ensure(admin, self._bootstrap, 5.0)
+        self._tombstones.topic_is(topic, is_compacted(admin, topic, self._bootstrap))
         return identity
 
     def _hand_over(self, record: _Record, key: bytes | None, route: Route | None, explicit: int | None) -> None:
@@ -249,7 +253,10 @@ class OrderedProducer:
             if route.header is not None:
                 headers = _with_hint(headers, route.header)
         cohort = record.sending.cohort(partition)
-        if record.callback is None:
+        done: DeliveryCallback
+        if key is not None and route is not None and self._tombstones.needed(record.topic, key, route):
+            done = partial(self._delivered_moved, record, cohort, key, route)
+        elif record.callback is None:
             done = self._silent.get(cohort) or self._silent.setdefault(
                 cohort, partial(self._delivered, record.sending, cohort, None)
             )
@@ -320,6 +327,32 @@ class OrderedProducer:
         if error is not None:
             self._report(dropped, error)
 
+    def _delivered_moved(
+        self, record: _Record, cohort: Cohort, key: bytes, route: Route, error: KafkaError | None, message: Message
+    ) -> None:
+        """The first write of a moved key on a compacted topic: the application hears when its old homes are cleared."""
+        if error is not None:
+            self._delivered(record.sending, cohort, record.callback, error, message)
+            return
+
+        def cleared(failure: KafkaError | None) -> None:
+            if record.callback is not None:
+                self._deferred.append((record.callback, failure, message))
+            with self._lock:
+                self._clearing -= 1
+
+        with self._lock:
+            # Before the record itself counts as resolved: READY has to wait for what follows from it.
+            self._clearing += 1
+            self._tombstones.send(record.topic, record.sending, key, route, cleared)
+        self._delivered(record.sending, cohort, None, None, message)
+
+    def _tombstone_resolved(self, cohort: Cohort, error: KafkaError | None) -> None:
+        with self._lock:
+            cohort.unresolved -= 1
+            if error is not None and error.code() in _UNRESOLVED:
+                cohort.settles_at = clock.now() + self._settings.request_timeout
+
     def _report(self, dropped: list[Held[_Record]], error: KafkaError) -> None:
         for held in dropped:
             if held.record.callback is not None:
@@ -345,6 +378,7 @@ class OrderedProducer:
 
     def _pump(self) -> None:
         """Send what no longer has to wait. Called by the session's thread after every turn."""
+        self._tombstones.pump()
         with self._lock:
             for sending in self._topics.values():
                 if sending.held:

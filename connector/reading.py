@@ -73,6 +73,12 @@ class Intake:
                     "timeline here: its control topic was lost, or it is a copy from another cluster; adopt it, or set "
                     "enable.ordered.delivery=false to read it without gates"
                 )
+            if view.managed and self._is_move_tombstone(message, view):
+                # It clears an earlier home for the cleaner; delivered, it would delete a live key.
+                offset = offset_of(message)
+                owned.fetched = max(owned.fetched, offset + 1)
+                owned.eof = max(owned.eof, offset + 1)
+                return True
             if view.managed and self._stray(message, view):
                 self.strays += 1
         if not self._members.gates.current(topic):
@@ -101,6 +107,13 @@ class Intake:
         if hint is not None and hint > view.timeline.newest.number:
             return True
         return view.managed and self._stray(message, view)
+
+    def _is_move_tombstone(self, message: Message, view: View) -> bool:
+        key = message.key()
+        if key is None or message.value() is not None:
+            return False
+        data = key.encode() if isinstance(key, str) else key
+        return view.routing.is_move_tombstone(data, place_of(message)[1], self._hint(message))
 
     def _hint(self, message: Message) -> int | None:
         headers = message.headers()

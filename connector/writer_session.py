@@ -148,10 +148,7 @@ class WriterSession(threading.Thread):
         self._keep_lease(now)
         self._admit_topics()
         self._answer(now)
-        with self._lock:
-            held = any(sending.held for sending in self.topics.values())
-        if held:
-            self._pump()
+        self._pump()
 
     def _patience(self) -> float:
         """How long to wait for the next control record, given what else is to do."""

@@ -80,6 +80,13 @@ class Routing:
         self._routes[slot] = route
         return route
 
+    def is_move_tombstone(self, key: bytes, partition: int, hint: int | None) -> bool:
+        """Whether a null-value record with this hint clears an earlier home: under epoch `hint` the key lived elsewhere."""
+        if hint is None:
+            return False
+        moves = [move for move in self.of(key).moves if move.epoch <= hint]
+        return bool(moves) and moves[-1].epoch == hint and moves[-1].home != partition
+
     def is_stray(self, key: bytes, partition: int, offset: int) -> bool:
         """Whether a record of `key` at this place was written against the timeline (late or foreign writer).
 

@@ -121,6 +121,14 @@ class TopicSending(Generic[R]):
             cohort = self._current[partition] = Cohort(partition)
         return cohort
 
+    def side_cohort(self, partition: int) -> Cohort:
+        """Where a record that follows from an earlier one is counted; a READY that is not said yet waits for it."""
+        if self.answered:
+            return self.cohort(partition)
+        cohort = Cohort(partition)
+        self._draining.append(cohort)
+        return cohort
+
     def unresolved(self) -> int:
         """How many records are on their way."""
         return sum(c.unresolved for c in self._current.values()) + sum(c.unresolved for c in self._draining)
