@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 TYPES  := build/types
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction
 
-.PHONY: help setup demo test test-docker check format docs bench clean
+.PHONY: help setup demo test test-docker chaos check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ test: $(STAMP)  ## every test, on real brokers started for the run
 
 test-docker: $(STAMP)  ## the broker tests again, on containers of a Docker engine
 	@$(BIN)/python -Im pytest tests -m "docker or kafka" --kafka-supplier=docker
+
+chaos: $(STAMP)  ## 40 random changes between 1 and 64 partitions on three brokers, the controller killed at every step
+	@KEYORDER_CHAIN=40 KEYORDER_BROKERS=3 $(BIN)/python -Im pytest tests/integration/test_shrink.py -k random_chain -s
 
 check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

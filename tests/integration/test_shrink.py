@@ -38,15 +38,20 @@ def test_shrinks_to_the_initial_count_and_grows_again_under_load(
 
 
 @pytest.mark.kip("K253-29")
-def test_a_random_chain_of_changes_with_kills(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+@pytest.mark.kafka
+@pytest.mark.timeout(1_800)
+def test_a_random_chain_of_changes_with_kills(request: pytest.FixtureRequest, topic_name: str, tmp_path: Path) -> None:
     """Changes between 1 and 64 partitions, the controller killed at a named step of each, end in order.
 
-    KEYORDER_CHAIN sets how many (10 by default), KEYORDER_SEED which.
+    KEYORDER_CHAIN sets how many (10 by default), KEYORDER_SEED which, KEYORDER_BROKERS=3 runs it on three brokers.
     """
+    brokers = int(os.environ.get("KEYORDER_BROKERS", "1"))
+    kafka: KafkaUnderTest = request.getfixturevalue("kafka3" if brokers == 3 else "kafka")
+    config = {**QUICK, "min.insync.replicas": "2" if brokers == 3 else "1"}
     rng = random.Random(int(os.environ.get("KEYORDER_SEED", "7")))
     changes = int(os.environ.get("KEYORDER_CHAIN", "10"))
     steps = [step for step in CONTROLLER_STEPS if step != "abort-sent"]
-    with Workload(kafka, tmp_path, topic_name, partitions=1, config=QUICK) as run:
+    with Workload(kafka, tmp_path, topic_name, partitions=1, config=config, replication_factor=brokers) as run:
         run.consumer("c1", "g")
         run.consumer("c2", "g")
         run.writer("w1", rate=300, keys=150, seed=1)
