@@ -95,10 +95,16 @@ class SupervisedCluster:
         with typed_errors(topic, self._servers):
             return self._give_up(topic, change)
 
-    def resize(self, topic: str, count: int, groups: Sequence[str]) -> Change:
-        """Grow or shrink. groups: those that have to have read what a shrink retires before it is emptied."""
+    def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
+        """Grow or shrink, unless the topic no longer has `current` partitions: somebody else has decided meanwhile.
+
+        groups: those that have to have read what a shrink retires before it is emptied.
+        """
         with typed_errors(topic, self._servers), TopicAdmin(self._config, self._progress) as admin:
-            if count >= admin.timeline(topic).newest.count:
+            newest = admin.timeline(topic).newest
+            if newest.count != current:
+                return Change(topic, newest.count, newest.count, newest.number, changed=False, attempts=0)
+            if count >= current:
                 return admin.expand(topic, count, timeout=self._timeout)
             return admin.shrink(topic, count, wait_for_groups=groups, timeout=self._timeout)
 

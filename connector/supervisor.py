@@ -54,8 +54,11 @@ class Cluster(Protocol):
     def resume(self, topic: str, change: OpenChange) -> Change:
         """Finish a change that was left open, or give it up. Raises KeyorderError."""
 
-    def resize(self, topic: str, count: int, groups: Sequence[str]) -> Change:
-        """Grow or shrink; groups have to have read what a shrink retires. Raises KeyorderError."""
+    def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
+        """Grow or shrink if the topic still has `current`; groups must have read what a shrink retires.
+
+        Raises KeyorderError.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ def in_background(work: Callable[[], Change]) -> Future[Change]:
 class Supervisor:
     """Looks after the topics in turns. Not thread-safe.
 
-    topics: the ones to look after, all managed ones if empty. takeover_s: how long an open change may stand still.
+    topics: the ones to look after, all managed ones if empty. jobs: may be added to later.
+    takeover_s: how long an open change may stand still.
     policies: when to scale, never if None. apply: scale instead of only telling. submit: runs a change.
     """
 
@@ -110,7 +114,7 @@ class Supervisor:
         apply: bool = False,
         submit: Submit = in_background,
     ) -> None:
-        self._cluster, self._topics, self._jobs = cluster, frozenset(topics), tuple(jobs)
+        self._cluster, self._topics, self._jobs = cluster, frozenset(topics), jobs
         self._takeover_s, self._policies, self._apply, self._submit = takeover_s, policies, apply, submit
         self._watched: dict[str, _Watched] = {}
         self._running: dict[str, Future[Change]] = {}
@@ -135,6 +139,10 @@ class Supervisor:
         open_changes = [topic for topic in self._watched if not self._setbacks.get(topic)]
         return not self._running and not open_changes and not self._unmeasured
 
+    def only_mine(self, timelines: Mapping[str, Timeline]) -> dict[str, Timeline]:
+        """Those that it looks after, by name."""
+        return {name: t for name, t in sorted(timelines.items()) if not self._topics or name in self._topics}
+
     def turn(self, now: float) -> list[Event]:
         """One look at everything, and what follows from it. now: seconds of connector.clock."""
         events = self.finished(now)
@@ -143,8 +151,8 @@ class Supervisor:
         except KeyorderError as error:
             if not error.retriable:
                 raise
-            return [*events, Event("unreachable", facts=_failure(error))]
-        mine = {name: t for name, t in sorted(timelines.items()) if not self._topics or name in self._topics}
+            return [*events, Event("unreachable", facts=failure(error))]
+        mine = self.only_mine(timelines)
         for topic in set(self._watched) - set(mine):
             del self._watched[topic]
         self._unmeasured &= set(mine)
@@ -176,7 +184,7 @@ class Supervisor:
                 events.append(Event("fenced", topic, {"message": str(error)}))
             except KeyorderError as error:
                 self._set_back(topic, now)
-                events.append(Event("failed", topic, _failure(error)))
+                events.append(Event("failed", topic, failure(error)))
             else:
                 seconds = change.steps[-1].seconds if change.steps else 0.0
                 facts = {
@@ -232,7 +240,7 @@ class Supervisor:
         except KeyorderError as error:
             self._not_before[topic] = now + policy.sample_s
             self._unmeasured.discard(topic)
-            return [Event("failed", topic, _failure(error))]
+            return [Event("failed", topic, failure(error))]
         if load is None:
             return []
         self._unmeasured.discard(topic)
@@ -245,18 +253,20 @@ class Supervisor:
             self._said[topic] = told
             events.append(Event("decision", topic, _decided(decision, act, now)))
         if act:
-            self._running[topic] = self._submit(lambda: self._cluster.resize(topic, decision.count, policy.groups))
+            current, count = decision.current, decision.count
+            self._running[topic] = self._submit(lambda: self._cluster.resize(topic, current, count, policy.groups))
         return events
 
     def _run(self, job: Job) -> list[Event]:
         try:
             facts = job.run()
         except KeyorderError as error:
-            return [Event("failed", facts={"job": job.name, **_failure(error)})]
+            return [Event("failed", facts={"job": job.name, **failure(error)})]
         return [] if facts is None else [Event("job", facts={"job": job.name, **facts})]
 
 
-def _failure(error: KeyorderError) -> dict[str, object]:
+def failure(error: KeyorderError) -> dict[str, object]:
+    """An error as the facts of an event."""
     return {"error": {"type": type(error).__name__, "message": str(error), "retriable": error.retriable}}
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import click
 
+from ...partitioner.errors import KeyorderError
+from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
+from ..drain_job import DrainJob
 from ..scaling_policy import ScalingPolicies, load_policies
 from ..supervised import SupervisedCluster
-from ..supervisor import Event, Job, Supervisor
+from ..supervisor import Event, Job, Supervisor, failure
 from .connecting import Connection, connection_options
+from .main import exit_code
 from .output import output_option
 
 # How long a change under way may take to end after a signal; records are held for 20 s at most.
@@ -76,30 +80,46 @@ def controller(
         for topic in topics:
             admin.timeline(topic)
     cluster = SupervisedCluster(connection.config, connection.timeout)
-    supervisor = Supervisor(cluster, topics, periodic_jobs(connection, topics), takeover_after, policies, apply)
+    jobs: list[Job] = []
+    supervisor = Supervisor(cluster, topics, jobs, takeover_after, policies, apply)
+    jobs += periodic_jobs(connection, lambda: supervisor.only_mine(cluster.timelines()), lambda: supervisor.running)
     facts = {"topics": list(topics) or "all", "autoscale": _mode(policies, apply), "takeover_after_s": takeover_after}
-    failed = False
+    code = 0
     with stopped_by_signals() as stop:
         _tell(Event("started", facts=facts), output)
         try:
-            while not stop.is_set():
-                events = supervisor.turn(clock.now())
-                for event in events:
-                    _tell(event, output)
-                    failed = failed or event.event in ("failed", "unreachable")
-                if once and (supervisor.settled or any(event.event == "unreachable" for event in events)):
-                    break
-                stop.wait(interval)
-            _end(supervisor, output)
+            code = _turns(supervisor, stop, interval, once, output)
+        except KeyorderError as error:
+            if output != "json":
+                raise
+            # Whoever reads lines gets this one as a line too.
+            _tell(Event("failed", facts=failure(error)), output)
+            code = exit_code(error)
         finally:
+            _end(supervisor, output)
             cluster.close()
-    if once and failed:
-        click.get_current_context().exit(1)
+    click.get_current_context().exit(code)
 
 
-def periodic_jobs(connection: Connection, topics: Sequence[str]) -> list[Job]:
-    """What runs beside the changes, for these topics or for all of them."""
-    return []
+def _turns(supervisor: Supervisor, stop: threading.Event, interval: float, once: bool, output: str) -> int:
+    """Turn after turn, until there is a reason to end. The exit code."""
+    failed = False
+    while not stop.is_set():
+        events = supervisor.turn(clock.now())
+        for event in events:
+            _tell(event, output)
+            failed = failed or event.event in ("failed", "unreachable")
+        if once and (supervisor.settled or any(event.event == "unreachable" for event in events)):
+            break
+        stop.wait(interval)
+    return 1 if once and failed else 0
+
+
+def periodic_jobs(
+    connection: Connection, timelines: Callable[[], Mapping[str, Timeline]], busy: Callable[[], Collection[str]]
+) -> list[Job]:
+    """What runs beside the changes. timelines: the topics to look after. busy: those that are being changed here."""
+    return [DrainJob(connection.config, timelines, busy)]
 
 
 @contextmanager

@@ -54,8 +54,10 @@ def test_a_killed_shrink_is_given_up(kafka: KafkaUnderTest, topic_name: str) -> 
 
     assert (given_up.changed, given_up.after, again.changed) == (False, 4, False)
     assert cluster.timelines()[topic_name].change is None
-    shrunk = cluster.resize(topic_name, 2, ["billing"])
+    stale = cluster.resize(topic_name, 3, 2, ["billing"])
+    shrunk = cluster.resize(topic_name, 4, 2, ["billing"])
     cluster.close()
+    assert (stale.changed, stale.after) == (False, 4)
     assert (shrunk.before, shrunk.after) == (4, 2)
     assert [drain.retirement.groups for drain in admin.timeline(topic_name).drains] == [("billing",)] * 2
 

@@ -55,7 +55,7 @@ class Paper:
         self.asked.append(("resume", topic, change.count))
         return self._done(topic, change.count)
 
-    def resize(self, topic: str, count: int, groups: Sequence[str]) -> Change:
+    def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
         self.asked.append(("resize", topic, count))
         return self._done(topic, count)
 
