@@ -19,7 +19,7 @@ from ..partitioner.errors import (
     LayoutError,
     UnmanagedTopicError,
 )
-from ..partitioner.layout import Layout
+from ..partitioner.layout import Layout, same_routing
 from ..partitioner.members import WriterSet
 from ..partitioner.records import Lease, Ready, timeline_key
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Drain, Epoch, OpenChange, Retirement, Timeline
@@ -128,16 +128,25 @@ class TopicAdmin:
         self._adopt(topic, layout, ours, timeout, again=True)
         return self.describe(topic)
 
-    def adopt(self, topic: str, timeout: float = 30.0, again: bool = False) -> TopicDescription:
+    def adopt(
+        self,
+        topic: str,
+        timeout: float = 30.0,
+        again: bool = False,
+        initial_partition_count: int | None = None,
+    ) -> TopicDescription:
         """Bring an existing topic under management at its present count. Does nothing when it is already.
 
+        initial_partition_count: a lower one than the present count, where it places every key alike: 12 partitions may
+        be taken as 12, 6 or 3, and may later shrink that far. The present count when None.
         again: the topic was deleted and created anew; its old timeline is replaced by a new one.
-        Raises IdentityMismatchError when it was and `again` is not given, TopicNotFoundError, NotAuthorizedError,
-        BrokerUnreachableError.
+        Raises LayoutError for an initial count that would move keys, IdentityMismatchError when it was and `again` is
+        not given, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
         """
-        identify(self._admin, topic, self._bootstrap, timeout)
+        count = identify(self._admin, topic, self._bootstrap, timeout).partitions
+        layout = None if initial_partition_count is None else same_routing(initial_partition_count, count)
         ensure(self._admin, self._bootstrap, timeout)
-        self._adopt(topic, None, {}, timeout, again)
+        self._adopt(topic, layout, {}, timeout, again)
         return self.describe(topic)
 
     def expand(self, topic: str, count: int, timeout: float = 120.0) -> Change:

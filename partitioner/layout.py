@@ -98,3 +98,20 @@ class Layout:
         grown = max(self, other, key=lambda layout: layout.count)
         shrunk = min(self, other, key=lambda layout: layout.count)
         return sum((grown.share(p) for p in range(shrunk.count, grown.count)), Fraction(0))
+
+
+def same_routing(initial: int, count: int) -> Layout:
+    """The layout of `count` partitions over a lower initial count under which no key moves.
+
+    `hash % count` and linear hashing agree where count is initial * 2**k. Raises LayoutError elsewhere.
+    """
+    layout = Layout(initial, count)
+    if layout.split:
+        allowed = [count]
+        while allowed[-1] % 2 == 0:
+            allowed.append(allowed[-1] // 2)
+        raise LayoutError(
+            f"an initial count of {initial} would move keys of a topic with {count} partitions: "
+            f"use one of {', '.join(map(str, allowed))}"
+        )
+    return layout

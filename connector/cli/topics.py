@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
 
 from ...partitioner.errors import BrokerUnreachableError, CountError
-from ...partitioner.layout import Layout
+from ...partitioner.layout import Layout, same_routing
 from ...partitioner.plan import plan_change
 from ..admin import TopicAdmin, split_topic_config
 from ..kafka_errors import translate
@@ -83,10 +83,19 @@ def create(
 
 @topics.command()
 @_topic_option
+@click.option(
+    "--initial-partition-count",
+    type=_COUNT,
+    default=None,
+    help="A lower count to which it may shrink later; only one under which no key moves.",
+)
+@click.option("--again", is_flag=True, help="The topic was deleted and made again: replace its old timeline.")
 @_dry_run_option
 @output_option
 @connection_options(timeout=30)
-def adopt(connection: Connection, topic: str, dry_run: bool, output: str) -> None:
+def adopt(
+    connection: Connection, topic: str, initial_partition_count: int | None, again: bool, dry_run: bool, output: str
+) -> None:
     """Bring an existing topic under management at its present count. Running again changes nothing.
 
     Nothing moves: every key stays where the stock partitioner has put it, until the topic grows.
@@ -96,7 +105,7 @@ def adopt(connection: Connection, topic: str, dry_run: bool, output: str) -> Non
         physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
         managed = admin.managed(topic)
         if dry_run:
-            layout = managed.layout if managed else Layout(physical, physical)
+            layout = managed.layout if managed else same_routing(initial_partition_count or physical, physical)
             if output == "json":
                 already = managed is not None
                 emit_json({"dry_run": True, "topic": topic, "managed": already, "layout": layout_document(layout)})
@@ -105,7 +114,9 @@ def adopt(connection: Connection, topic: str, dry_run: bool, output: str) -> Non
             else:
                 click.echo(f"Would bring topic {topic} under management with {layout.count} partitions")
             return
-        adopted = admin.adopt(topic, timeout=connection.timeout)
+        adopted = admin.adopt(
+            topic, timeout=connection.timeout, again=again, initial_partition_count=initial_partition_count
+        )
     if output == "json":
         emit_json({**description_document(adopted), "adopted": managed is None})
     elif managed:

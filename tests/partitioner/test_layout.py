@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.partitioner.errors import KeyTypeError, LayoutError
-from keyorder.partitioner.layout import Layout
+from keyorder.partitioner.layout import Layout, same_routing
 from keyorder.partitioner.timeline import crossings
 from support.dumb import cells, dumb_home, dumb_moves, hash_space
 
@@ -221,3 +221,14 @@ def test_questions_that_have_no_answer_are_refused() -> None:
     with pytest.raises(KeyTypeError):
         layout.home(5)  # type: ignore[arg-type]
     assert layout.resized(9) == Layout(3, 9)
+
+
+@pytest.mark.kip("K253-08")
+def test_a_lower_initial_count_is_taken_only_where_no_key_moves() -> None:
+    """12 partitions may be 12, 6 or 3; nothing else, and the error names what may be."""
+    for initial in (12, 6, 3):
+        layout = same_routing(initial, 12)
+        assert [layout.home_of_hash(h) for h in range(200)] == [h % 12 for h in range(200)]
+    for initial in (1, 2, 4, 5, 7, 8, 9, 11):
+        with pytest.raises(LayoutError, match="12, 6, 3"):
+            same_routing(initial, 12)
