@@ -217,7 +217,9 @@ class Supervisor:
         return [Event("take-over", topic, {**about, "stood_still_s": round(now - known.since, 3)})]
 
     def _patience(self, topic: str, change: OpenChange) -> float:
-        longer = _PLAN_PATIENCE if change.phase is ChangePhase.PLAN else 1
+        # Later attempts have longer deadlines: 20 s from the third one on.
+        later = 2 if change.attempt > 2 else 1
+        longer = _PLAN_PATIENCE if change.phase is ChangePhase.PLAN else later
         return float(self._takeover_s * longer * 2 ** self._setbacks.get(topic, 0))
 
     def _set_back(self, topic: str, now: float) -> None:

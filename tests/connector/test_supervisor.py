@@ -146,6 +146,16 @@ def test_a_plan_may_take_longer() -> None:
     assert names(supervisor.turn(60)) == ["take-over"]
 
 
+def test_a_late_attempt_may_take_longer() -> None:
+    """Its deadline is longer than the usual patience, so it may be alive."""
+    third = PREPARED.given_up().opened(4, ChangePhase.PLAN, 3).prepared()
+    supervisor = Supervisor(Paper({"t": third}), takeover_s=15, submit=at_once)
+    supervisor.turn(0)
+
+    assert names(supervisor.turn(29)) == []
+    assert names(supervisor.turn(30)) == ["take-over"]
+
+
 @pytest.mark.parametrize(
     ("error", "event"), [(ControllerFencedError("t"), "fenced"), (WriterLateError("t", ("w",), 9.0), "failed")]
 )
