@@ -70,10 +70,16 @@ class Controllers:
             return any(record[3] == era for record in said)
         return any(record[2] == number for record in said)
 
+    @staticmethod
+    def joins(s: State, i: int) -> list[int]:
+        """The nonces of a writer's joins, oldest first."""
+        return [record[1] for record in s.books[i] if record[0] == "J"]
+
     def _able(self, s: State, member: tuple[int, int]) -> bool:
         """Whether this join can still answer: its process lives under it."""
         w = s.writers[member[0]]
-        return w.nonce == member[1] and w.standing in (JOINING, JOINED, LIVE) and w.nonce not in s.over
+        newest = self.joins(s, member[0])[-1] == w.nonce
+        return newest and w.nonce == member[1] and w.standing in (JOINING, JOINED, LIVE) and w.nonce not in s.over
 
     def controller(self, s: State, c: int) -> Iterator[tuple[Label, State | Fault]]:
         phase, base, seen, looked, members, cut = s.controllers[c]

@@ -6,6 +6,7 @@ import pytest
 from model.leases import GUARDS, Bounds, LeaseModel
 from model.search import LARGE, search
 
+#: what: (quick bounds, larger bounds)
 WORLDS = {
     "one renewal": (Bounds(), Bounds(ticks=8, renewals=2)),
     "two attempts": (Bounds(ticks=5, attempts=2), Bounds(ticks=7, attempts=2)),

@@ -11,9 +11,10 @@ from model.writers import WriterModel
 
 PAIR = Bounds(("k", "k"))
 ALONE = Bounds(("kk",), joined=(True,))
+ONE = replace(ALONE, scripts=("k",))
 LATE = Bounds(("k", "k"), joined=(True, False))
 
-#: (what, quick bounds, larger bounds)
+#: what: (quick bounds, larger bounds)
 WORLDS = {
     "two writers": (Bounds(("kk", "k")), Bounds(("kk", "kk"))),
     "with a key that stays": (Bounds(("ks", "k")), Bounds(("ksk", "ks"))),
@@ -21,17 +22,13 @@ WORLDS = {
     "there and back": (replace(PAIR, counts=(1, 2, 1)), Bounds(("kk", "k"), counts=(1, 2, 1, 2))),
     "an attempt given up": (replace(PAIR, aborts=1), replace(PAIR, aborts=2)),
     "a controller taken over": (replace(PAIR, takeovers=1), replace(PAIR, aborts=1, takeovers=1)),
-    "a writer crashes": (replace(ALONE, crashes=1), replace(PAIR, crashes=1)),
-    "a writer beside another crashes": (replace(ALONE, crashes=1, counts=(1, 2, 1)), Bounds(("k", "s"), crashes=1)),
+    "a writer crashes": (replace(ALONE, crashes=1), Bounds(("k", ""), crashes=1)),
+    "crash, there and back": (replace(ONE, crashes=1, counts=(1, 2, 1)), replace(ALONE, crashes=1, counts=(1, 2, 1))),
+    "crash while joining": (replace(ONE, joined=(False,), crashes=1), replace(ALONE, joined=(False,), crashes=1)),
     "a lease lapses": (replace(ALONE, lapses=1), Bounds(("k", ""), lapses=1)),
-    "a crash and an attempt given up": (
-        replace(ALONE, scripts=("k",), crashes=1, aborts=1),
-        replace(ALONE, crashes=1, aborts=1),
-    ),
-    "a crash and a take-over": (
-        replace(ALONE, scripts=("k",), crashes=1, takeovers=1),
-        replace(ALONE, crashes=1, takeovers=1),
-    ),
+    "crash and abort": (replace(ONE, crashes=1, aborts=1), replace(ALONE, crashes=1, aborts=1)),
+    "crash and take-over": (replace(ONE, crashes=1, takeovers=1), replace(ALONE, crashes=1, takeovers=1)),
+    "crash and lapse": (replace(ONE, crashes=1), replace(ONE, crashes=1, lapses=1)),
 }
 
 
@@ -62,8 +59,8 @@ REMOVED = [
     ("read_past_join", LATE, "STRAY"),
     ("hold_after_join", LATE, "STRAY"),
     ("set_includes_prepare", LATE, "STRAY"),
-    # Who is superseded said READY before it died, and has sent nothing of the moving keys since.
-    ("incarnation_on_ready", replace(ALONE, scripts=("k",), crashes=1, aborts=1), None),
+    # Who is superseded said READY with nothing in flight, and has held the moving keys since.
+    ("incarnation_on_ready", replace(ONE, crashes=1, aborts=1), None),
 ]
 
 

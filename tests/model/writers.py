@@ -13,7 +13,7 @@ there. WEDGE: some state from which the change and the records can not be comple
 
 Time is not in it: a lease ends by itself, first for its writer and later for the controller (`leases` has the clock). A
 request never lands later than the lease's end. A process that starts has nothing to do with the one before except what
-that one left on the wire; a process dies only after its JOIN has arrived.
+that one left on the wire.
 PLAN is the moment at which a controller looks at every writer before it prepares.
 
 Bounds. Records, crashes, lapses, aborts by choice and take-overs are counted in `Bounds`; an attempt that cannot succeed
@@ -151,9 +151,11 @@ class WriterModel(Controllers):
             nonce = w.nonce if w.standing == OUT else w.nonce + 1
             joining = w._replace(standing=JOINING, nonce=nonce, preparing=0, said=0)
             yield (name, f"joins as nonce {nonce}"), become(joining, control=(*s.control, (i, "J", nonce)))
-        started = any(w.nonce == record[1] for record in s.books[i]) or w.standing == LIVE
-        if s.left[0] and started:
-            fresh = Writer(OUT, w.nonce // 10 * 10 + 10, 0, 0, 0, 0, (), w.sent)
+        fresh = Writer(OUT, w.nonce // 10 * 10 + 10, 0, 0, 0, 0, (), w.sent)
+        joins = self.joins(s, i)
+        if w.standing == LIVE and w.nonce in joins[:-1]:
+            yield (name, "reads a newer JOIN of its id, stops and is started again"), become(fresh)
+        if s.left[0] and w.standing != OUT:
             yield (name, "crashes"), become(fresh, left=swap(s.left, 0, s.left[0] - 1))
         if w.standing == LIVE and s.left[1]:
             standing = LIVE if "self_fencing" in self.off else LAPSED
