@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from random import uniform
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +16,7 @@ from ..partitioner.change import ChangeTerms
 from ..partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
+    ControllerFencedError,
     CountError,
     KafkaOperationError,
     LayoutError,
@@ -267,9 +270,11 @@ class TopicAdmin:
             try:
                 if self._adopt_once(topic, layout, settings, writer, reader, deadline, again):
                     return
-            except (UnknownResultError, BrokerUnreachableError, KafkaOperationError) as error:
+            except (UnknownResultError, BrokerUnreachableError, KafkaOperationError, ControllerFencedError) as error:
                 if not error.retriable or clock.now() >= deadline:
                     raise
+                # Adopters that fence each other take turns: whoever comes second reads the first's timeline.
+                time.sleep(uniform(0.05, 0.5))
             finally:
                 writer.close()
                 reader.close()

@@ -303,7 +303,7 @@ class OrderedConsumer:
 
     def _ready_without(self, places: set[tuple[str, int]]) -> None:
         """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
-        for unseen in (self._ready, self._given):
+        for unseen in (self._ready, self._given, self._intake.waiting):
             kept = [m for m in unseen if m.error() is not None or place_of(m) not in places]
             unseen.clear()
             unseen.extend(kept)

@@ -119,7 +119,9 @@ class Gatekeeper:
         owned = self._members.owned.get((topic, q))
         commit: Commit | None
         if owned is not None and owned.started:
-            commit = None if owned.committed is None else Commit(owned.committed, owned.committed_epoch)
+            # A seek backwards leaves the commit where it was; what lies between is not processed any more.
+            acknowledged = None if owned.committed is None else min(owned.committed, owned.processed)
+            commit = None if acknowledged is None else Commit(acknowledged, owned.committed_epoch)
         else:
             commit = self._positions.get(topic, q)
         if self._members.listener is not None:

@@ -243,7 +243,12 @@ def test_seeking_an_origin_back_closes_the_gate_again(kafka: KafkaUnderTest, top
 
     consumer.seek(TopicPartition(topic_name, 0, 0))
     consumer.seek(TopicPartition(topic_name, 1, 0))
+    consumer.pause([TopicPartition(topic_name, 0)])  # so that the child is fetched first
 
+    assert consumer.poll(1.0) is None
+    (gate,) = consumer.gates()
+    assert (gate.partition, gate.waits_for, gate.at_offset) == (1, 0, 0)
+    consumer.resume([TopicPartition(topic_name, 0)])
     assert [m.value() for m in read(consumer, 2)] == [b"old", b"new"]
     consumer.close()
 
