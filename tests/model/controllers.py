@@ -121,7 +121,7 @@ class Controllers:
         elif phase == LEADING and useful and all(looked):
             silent = [m for m in self._members(s, seen) if not self._able(s, m)]
             for i, nonce in silent:
-                if nonce in s.over and ("X", nonce) not in s.books[i]:
+                if nonce in s.over and ("X", nonce) not in s.books[i] and "expel" not in self.off:
                     books = swap(s.books, i, (*s.books[i], ("X", nonce)))
                     yield (
                         (name, "expels nonce", nonce),
@@ -149,7 +149,7 @@ class Controllers:
                     (name, "writes COMMIT", number),
                     self._cut_fault(s, entry) or write(entry, LEADING, seen, none, None, ()),
                 )
-            hopeless = any(not self._able(s, m) for m in waits)
+            hopeless = "deadline" not in self.off and any(not self._able(s, m) for m in waits)
             if s.left[2] or hopeless:
                 after = write(("A", number, era), LEADING, seen, none, None, ())
                 if not hopeless and not isinstance(after, Fault):

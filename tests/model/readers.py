@@ -11,8 +11,8 @@ deleted was never delivered (of a group that begins at the ends: one behind a de
 last delivery of some key was not its newest. STRAY: a record that the writers wrote by the rules is taken for a stray.
 WEDGE: some state from which not everything can be read.
 
-Not in it: key-level waiting, callbacks, waivers, members that go on after a revoke, and the view's age: the readers here
-may be any number of changes behind.
+Not in it: key-level waiting, callbacks, waivers, members that go on after a revoke. The readers may be any number of
+changes behind; the view's age is in it only as what it comes to (nobody is two behind), and where a bound says so.
 
 Bounds. The histories, one crash and one hand-over as given in `Bounds`; every interleaving within them.
 """
@@ -56,7 +56,8 @@ class Bounds:
     """What happens besides reading.
 
     apart, together: whether the partitions belong to the members in turn, or all to one. prefetch: fetching is a step of
-    its own. late: later partitions are discovered. latest: the group begins at the ends.
+    its own. late: later partitions are discovered. latest: the group begins at the ends. overlap: whether OVERLAP is
+    looked for; without it the search goes on to what comes of one. fresh: nobody delivers two changes behind.
     """
 
     histories: tuple[History, ...]
@@ -68,6 +69,7 @@ class Bounds:
     late: bool = False
     latest: bool = False
     overlap: bool = True
+    fresh: bool = False
 
 
 class State(NamedTuple):
@@ -279,6 +281,8 @@ class ReaderModel:
         m = s.owners[p]
         view = s.views[m] - 1
         if "hint" not in self.off and record.hint > view:
+            return
+        if self.bounds.fresh and frame.epochs - s.views[m] > 1:
             return
         if "hash" not in self.off and history.routes[view].is_stray(history.keys[record.key], p, offset):
             if s.views[m] == frame.epochs:

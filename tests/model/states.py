@@ -23,6 +23,8 @@ GUARDS = {
     "clean_rejoin": "a writer joins again only with nothing in flight",
     "read_past_join": "a writer sends nothing before it has read its JOIN back and then the timeline's end",
     "hold_after_join": "a writer that finds PREPARE open when it has joined holds from its first record",
+    "deadline": "an attempt for which somebody can no longer become READY is given up",
+    "expel": "a writer whose lease is over is expelled before the next attempt",
     "set_includes_prepare": "the set comes from a look that began after the controller's own PREPARE",
 }
 
