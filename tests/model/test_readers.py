@@ -17,7 +17,7 @@ def _some(counts: tuple[int, ...], *scripts: str) -> tuple[History, ...]:
 
 
 RETAINED = _some((1, 2), "a+aD", "aa+aDa", "ab+Da") + _some((1, 2, 1), "a+aD+a", "a+a+Da", "+a+aD")
-RETAINED += _some((1, 2, 4), "a+a+aD", "a++aD", "a+aD+a", "a+Da+a")
+RETAINED += _some((1, 2, 4), "a+a+aD", "a++aD", "a+aD+a", "a+Da+a") + _some((1, 2, 1, 2), "a+a+Da+a", "a+a+aD+a")
 UNDECIDED = _some((1, 2), "at+ac", "atc+a", "t+ac", "bt+aca")
 UNDECIDED += _some((1, 2, 1), "+t+ac", "at+a+ac") + _some((1, 2, 4), "at++ac")
 
