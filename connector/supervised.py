@@ -9,21 +9,19 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ..partitioner import codec
-from ..partitioner.errors import BrokerUnreachableError, ControllerFencedError, RecordVersionError
-from ..partitioner.records import CONTROL_TOPIC, TIMELINE, timeline_key
+from ..partitioner.errors import ControllerFencedError
+from ..partitioner.records import CONTROL_TOPIC
 from ..partitioner.scaling import Load, Policy
 from ..partitioner.timeline import OpenChange, Timeline
 from . import clock
 from .admin import TopicAdmin
 from .config import connection_of
 from .control_reader import ControlReader
-from .control_topics import PARTITIONS, existing, timeline_slot
+from .control_topics import PARTITIONS, existing
 from .controller import Change, Progress
 from .kafka_errors import translate
 from .load import LoadMeter
 from .metadata import cluster_metadata
-from .timeline_writer import TimelineWriter, UnknownResultError
 
 _NAMES_AGE = 5.0
 
@@ -88,12 +86,12 @@ class SupervisedCluster:
         self._meter.forget(topic)
 
     def resume(self, topic: str, change: OpenChange) -> Change:
-        """Finish an open growth. An open shrink is given up: which groups it was to wait for is not in the timeline."""
+        """Finish an open change, as whoever began it had asked for it."""
+        retirement = change.retirement
         with typed_errors(topic, self._servers), TopicAdmin(self._config, self._progress) as admin:
             if change.count >= admin.timeline(topic).newest.count:
                 return admin.expand(topic, change.count, timeout=self._timeout)
-        with typed_errors(topic, self._servers):
-            return self._give_up(topic, change)
+            return admin.shrink(topic, change.count, retirement.immediate, retirement.groups, timeout=self._timeout)
 
     def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
         """Grow or shrink, unless the topic no longer has `current` partitions: somebody else has decided meanwhile.
@@ -133,26 +131,3 @@ class SupervisedCluster:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-
-    def _give_up(self, topic: str, change: OpenChange) -> Change:
-        """End this very attempt, unless somebody else has moved it: judged after all others were fenced."""
-        writer, reader = TimelineWriter(self._config, topic), ControlReader(self._config, fetch_wait_ms=50)
-        try:
-            writer.start()
-            reader.add([timeline_slot(topic)])
-            newest = [m for m in reader.read_to_end() if m.key == timeline_key(topic)][-1]
-            timeline, minor = newest.record, codec.decode(TIMELINE, newest.value or b"").minor
-            assert isinstance(timeline, Timeline)
-            if minor > TIMELINE.minor:
-                # Rewriting it would drop the fields that this version cannot see.
-                raise RecordVersionError("timeline", (codec.MAJOR, minor), codec.MAJOR)
-            if timeline.change == change:
-                writer.write(timeline.given_up(), "abort")
-                reader.await_message(lambda message: message.record == timeline.given_up(), self._timeout)
-        except UnknownResultError as error:
-            raise BrokerUnreachableError(self._servers, f"give up the change of topic {topic}: {error}") from error
-        finally:
-            writer.close()
-            reader.close()
-        kept = timeline.newest
-        return Change(topic, kept.count, kept.count, kept.number, changed=False, attempts=0)

@@ -8,7 +8,7 @@ from typing import Any
 from ..partitioner.errors import PeerError, UnmanagedTopicError
 from ..partitioner.records import timeline_key
 from ..partitioner.timeline import Timeline
-from .control_reader import ControlReader
+from .control_reader import ControlReader, readable
 from .control_topics import timeline_slot
 from .timeline_writer import TimelineWriter
 
@@ -31,6 +31,11 @@ def edit(config: Mapping[str, Any], topic: str, change: Callable[[Timeline], Tim
 
     Raises UnmanagedTopicError, ChangeOpenError, ControllerFencedError, UnknownResultError and Kafka's own.
     """
+    for seen in readable(config, [timeline_slot(topic)], 15.0)[::-1]:
+        if isinstance(seen.record, Timeline) and seen.key == timeline_key(topic):
+            if seen.record.change is not None:
+                raise ChangeOpenError(topic)  # before its controller is fenced
+            break
     writer = TimelineWriter(config, topic)
     reader = ControlReader(config, fetch_wait_ms=50)
     try:

@@ -80,6 +80,9 @@ class TimelineWriter:
                 raise KafkaException(failures[0])
             crash_point(f"{step}-sent")
             self._producer.commit_transaction(self._timeout)
+        except SystemError as raised:
+            # A fatal error inside a delivery callback leaves the binding in this shape: the producer was fenced.
+            raise ControllerFencedError(self.topic) from raised
         except KafkaException as raised:
             error = raised.args[0]
             if error.code() in _FENCED or error.fatal():

@@ -225,7 +225,7 @@ class ChangeMachine:
         self._expelling, self._looking_for = set(), set()
         self._roll_call_since = now
         return [
-            WriteTimeline(self.timeline.opened(self.target, ChangePhase.PLAN, self.attempt)),
+            WriteTimeline(self.timeline.opened(self.target, ChangePhase.PLAN, self.attempt, self._retirement)),
             EnsurePartitions(max(self.target, self.timeline.highest_count)),
         ]
 
@@ -324,7 +324,7 @@ class ChangeMachine:
         ends = {q: marks[q] for q, _ in moves}
         begins = {p: marks[p] for _, p in moves}
         self.phase = Phase.COMMITTING
-        return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms, self._retirement))]
+        return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms))]
 
     def _committed(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline

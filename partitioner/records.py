@@ -42,6 +42,8 @@ _CHANGE = {
         {"name": "count", "type": "int"},
         {"name": "phase", "type": "string"},
         {"name": "attempt", "type": "int"},
+        {"name": "immediate", "type": "boolean"},
+        {"name": "groups", "type": {"type": "array", "items": "string"}},
     ],
 }
 _DRAIN = {
@@ -194,7 +196,14 @@ def encode_timeline(t: Timeline) -> bytes:
     change = None
     if t.change is not None:
         c = t.change
-        change = {"epoch": c.epoch, "count": c.count, "phase": c.phase.value, "attempt": c.attempt}
+        change = {
+            "epoch": c.epoch,
+            "count": c.count,
+            "phase": c.phase.value,
+            "attempt": c.attempt,
+            "immediate": c.retirement.immediate,
+            "groups": list(c.retirement.groups),
+        }
     epochs = [
         {
             "number": e.number,
@@ -242,7 +251,7 @@ def decode_timeline(data: bytes) -> Timeline:
             ordered=f["ordered"],
             view_age_s=f["view_age_ms"] / 1000,
             settings=f["settings"],
-            change=None if c is None else OpenChange(c["epoch"], c["count"], ChangePhase(c["phase"]), c["attempt"]),
+            change=None if c is None else _decoded_change(c),
             drains=tuple(_decoded_drain(d) for d in f["drains"]),
         ),
     )
@@ -298,6 +307,11 @@ def decode_record(key: bytes | None, value: bytes | None) -> ControlRecord | Non
     decoder: Any = _DECODERS.get(key.split(b":", 1)[0])
     record: ControlRecord | None = decoder(value) if decoder is not None else None
     return record
+
+
+def _decoded_change(c: Mapping[str, Any]) -> OpenChange:
+    retirement = Retirement(c["immediate"], tuple(c["groups"]))
+    return OpenChange(c["epoch"], c["count"], ChangePhase(c["phase"]), c["attempt"], retirement)
 
 
 def _encoded_drain(d: Drain) -> dict[str, Any]:

@@ -43,16 +43,6 @@ class ChangePhase(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenChange:
-    """An attempt at a change that is neither committed nor given up. `epoch` is the number it would commit."""
-
-    epoch: int
-    count: int
-    phase: ChangePhase
-    attempt: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Retirement:
     """How the partitions that a shrink retires are to be emptied.
 
@@ -61,6 +51,17 @@ class Retirement:
 
     immediate: bool = False
     groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChange:
+    """An attempt at a change that is neither committed nor given up. `epoch` is the number it would commit."""
+
+    epoch: int
+    count: int
+    phase: ChangePhase
+    attempt: int = 1
+    retirement: Retirement = field(default_factory=Retirement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +137,14 @@ class Timeline:
         """The layout of one of the epochs."""
         return Layout(self.initial, epoch.count)
 
-    def opened(self, count: int, phase: ChangePhase, attempt: int = 1) -> Timeline:
+    def opened(
+        self, count: int, phase: ChangePhase, attempt: int = 1, retirement: Retirement | None = None
+    ) -> Timeline:
         """This timeline with a new attempt open, under the next unused number."""
         number = self.last_number + 1
-        return replace(self, last_number=number, change=OpenChange(number, count, phase, attempt))
+        return replace(
+            self, last_number=number, change=OpenChange(number, count, phase, attempt, retirement or Retirement())
+        )
 
     def prepared(self) -> Timeline:
         """This timeline with the open attempt moved from PLAN to PREPARE."""
@@ -151,13 +156,7 @@ class Timeline:
         """This timeline with the open attempt dropped; its number stays spent."""
         return replace(self, change=None)
 
-    def committed(
-        self,
-        ends: Mapping[int, int],
-        begins: Mapping[int, int],
-        at_ms: int = 0,
-        retirement: Retirement | None = None,
-    ) -> Timeline:
+    def committed(self, ends: Mapping[int, int], begins: Mapping[int, int], at_ms: int = 0) -> Timeline:
         """This timeline with the prepared attempt as its newest epoch, copy-check-apply-check."""
         if self.change is None or self.change.phase is not ChangePhase.PREPARE:
             raise LayoutError(f"{self.topic!r}: only a prepared change can be committed, not {self.change}")
@@ -165,7 +164,7 @@ class Timeline:
         # A partition that is used again begins a new generation: whatever was to empty the old one is called off.
         drains = [d for d in self.drains if d.partition >= epoch.count]
         retired = range(epoch.count, self.newest.count)
-        drains += [Drain(p, epoch.number, epoch.ends[p], Mode.READ_ONLY, retirement or Retirement()) for p in retired]
+        drains += [Drain(p, epoch.number, epoch.ends[p], Mode.READ_ONLY, self.change.retirement) for p in retired]
         return replace(
             self, epochs=(*self.epochs, epoch), change=None, drains=tuple(sorted(drains, key=lambda d: d.partition))
         )

@@ -29,6 +29,7 @@ from support.cluster import KafkaFactory, KafkaUnderTest
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "socket.connection.setup.timeout.ms": 1000, "log_level": 0}
 
 
+@pytest.mark.kafka  # it waits for time-outs: not for the quick check
 def test_an_unreachable_broker_is_named() -> None:
     """Admin and producer say which address did not answer."""
     with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:1"):

@@ -142,7 +142,7 @@ def test_a_value_that_makes_no_sense_is_corrupt() -> None:
     for change in (
         {"epochs": []},
         {"initial": 0},
-        {"change": {"epoch": 1, "count": 2, "phase": "LATER", "attempt": 1}},
+        {"change": {"epoch": 1, "count": 2, "phase": "LATER", "attempt": 1, "immediate": False, "groups": []}},
         {"epochs": [{"number": 0, "count": 1, "ends": {"x": 1}, "begins": {}, "committed_at_ms": 0}]},
     ):
         with pytest.raises(CorruptRecordError):
