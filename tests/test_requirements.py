@@ -101,8 +101,8 @@ def test_a_topic_keeps_its_compaction_strategy_in_the_control_topic() -> None:
 
 def _changed(timeline: Timeline, count: int, cut: int, retirement: Retirement | None = None) -> Timeline:
     moves = crossings(timeline.initial, timeline.newest.count, count)
-    prepared = timeline.opened(count, ChangePhase.PLAN).prepared()
-    return prepared.committed({q: cut + q for q, _ in moves}, {p: cut + p for _, p in moves}, retirement=retirement)
+    prepared = timeline.opened(count, ChangePhase.PLAN, retirement=retirement).prepared()
+    return prepared.committed({q: cut + q for q, _ in moves}, {p: cut + p for _, p in moves})
 
 
 @pytest.mark.kip("K253-02", "K253-32", "K253-33", "K253-56", "K694-07", "K694-12", "K694-21")
