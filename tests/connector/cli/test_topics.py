@@ -270,3 +270,25 @@ def test_the_file_of_a_java_tool_logs_in_and_its_password_stays_hidden(
     assert (misspelt.code, misspelt.error["type"]) == (2, "UsageError")
     for run in (failed, misspelt):
         assert "wrong-and-secret" not in run.out + run.err
+
+
+@pytest.mark.kip("K694-15")
+def test_a_topic_shrinks_and_the_dry_run_names_who_is_waited_for(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Down to its initial count and no further; a count above the present one is not a shrink."""
+    made = topics(
+        kafka, "create", "--topic", topic_name, "--partitions", 4, "--initial-partition-count", 2, "--config", QUICK
+    )
+    assert made.code == 0, made
+
+    plan = topics(
+        kafka, "shrink", "--topic", topic_name, "--partitions", 2, "--wait-for-groups", "billing,audit", "--dry-run"
+    ).document
+    assert plan["waits_for_groups"] == ["billing", "audit"]
+    assert topics(kafka, "shrink", "--topic", topic_name, "--partitions", 1).code == 2
+    assert topics(kafka, "shrink", "--topic", topic_name, "--partitions", 5).code == 2
+    shrunk = topics(kafka, "shrink", "--topic", topic_name, "--partitions", 2, "--immediate")
+
+    assert shrunk.code == 0, shrunk
+    assert [step["done"] for step in shrunk.document["drained"]] == [True, True]
+    described = TopicAdmin(kafka.client_config()).describe(topic_name)
+    assert (described.layout.count, described.partitions) == (2, 4)
