@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction
 
@@ -16,11 +17,18 @@ $(STAMP): pyproject.toml _version.py
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip
 	@$(BIN)/pip install --quiet --progress-bar on --editable '.[dev]'
+	@touch $@ $(DEMO_STAMP)
+
+$(DEMO_STAMP): pyproject.toml _version.py
+	@echo "==> installing keyorder with what the demonstration needs into $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --upgrade pip
+	@$(BIN)/pip install --quiet --progress-bar on --editable '.[demo,jre]'
 	@touch $@
 
 setup: $(STAMP)  ## the virtual environment
 
-demo: $(STAMP)  ## grow a topic under load on an embedded real Kafka: the stock client breaks order, keyorder does not
+demo: $(DEMO_STAMP)  ## grow a topic under load on an embedded real Kafka: the stock client breaks order, keyorder does not
 	@$(BIN)/keyorder demo
 
 test: $(STAMP)  ## every test, on real brokers started for the run
