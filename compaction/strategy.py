@@ -7,14 +7,15 @@ has copies in two partitions, and offsets of two partitions cannot be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
 from ..partitioner.errors import ConfigError
 
-STRATEGY_CONFIG = "compaction.strategy"
-HEADER_CONFIG = "compaction.strategy.header"
+_LOGGER = logging.getLogger("keyorder.compaction")
 ABSENT = -(2**63) - 1  # below every signed 64-bit version: a record with one wins over a record without
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -74,14 +75,19 @@ class Strategy:
 
     @classmethod
     def parse(cls, name: str | None, header: str | None = None) -> Strategy:
-        """From the two settings, in any case; an empty or absent strategy is offset. Raises ConfigError."""
-        wanted = (name or "").strip().lower() or StrategyKind.OFFSET.value
-        try:
-            kind = StrategyKind(wanted)
-        except ValueError:
-            known = ", ".join(k.value for k in StrategyKind)
-            raise ConfigError(STRATEGY_CONFIG, f"{name!r} is no strategy", f"use one of {known}") from None
-        return cls(kind, (header or "").strip() if kind is StrategyKind.HEADER else "")
+        """From the two settings, in any case; an empty or absent strategy is offset. Raises ConfigError.
+
+        `header` without a header name acts as offset (KIP-280), and a warning is logged.
+        """
+        return cls.of({STRATEGY_CONFIG: name or "", HEADER_CONFIG: header or ""})
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Strategy:
+        """From a topic's settings; as `parse`."""
+        if blank_header(settings):
+            _LOGGER.warning("%s=header without %s acts as offset: name the header", STRATEGY_CONFIG, HEADER_CONFIG)
+        kind, header = chosen_strategy(settings)
+        return cls(StrategyKind(kind), header)
 
     def version(self, offset: int, timestamp: int, headers: Headers | None = None) -> int:
         """What a record competes with under this strategy; ABSENT when it has nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from ..partitioner.members import WriterSet
 from ..partitioner.records import Lease, Ready, timeline_key
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Drain, Epoch, OpenChange, Retirement, Timeline
 from . import clock
+from .compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
 from .config import boolean, connection_of, milliseconds, split
 from .control_reader import ControlMessage, ControlReader, readable
 from .control_topics import Slot, all_writer_slots, ensure, existing, timeline_slot
@@ -37,6 +39,7 @@ from .metadata import identify, patiently, wait_for_partitions
 from .timeline_writer import TimelineWriter, UnknownResultError
 
 VIEW_AGE = "keyorder.view.age.ms"
+_LOGGER = logging.getLogger("keyorder.admin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +332,8 @@ _OUR_TOPIC_SETTINGS = (
     DELAY,
     "enable.ordered.delivery",
     VIEW_AGE,
-    "compaction.strategy",
-    "compaction.strategy.header",
+    STRATEGY_CONFIG,
+    HEADER_CONFIG,
 )
 
 
@@ -344,7 +347,7 @@ def split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[
     boolean(ours, ENABLE, False)
     milliseconds(ours, DELAY, DEFAULT_DELAY_MS)
     milliseconds(ours, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
-    strategy = ours.get("compaction.strategy", "offset").lower()
-    if strategy not in ("offset", "timestamp", "header"):
-        raise ConfigError("compaction.strategy", f"{strategy!r} is not a strategy", "use offset, timestamp or header")
+    chosen_strategy(ours)
+    if blank_header(ours):
+        _LOGGER.warning("%s=header without %s acts as offset: name the header", STRATEGY_CONFIG, HEADER_CONFIG)
     return ours, theirs

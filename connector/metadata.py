@@ -58,26 +58,31 @@ def identify(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: fl
     return TopicIdentity(str(described.topic_id), str(cluster.cluster_id), len(described.partitions))
 
 
+def topic_config(admin: AdminClient, topic: str, bootstrap_servers: str) -> dict[str, str]:
+    """The topic's configuration with the broker's defaults. Raises NotAuthorizedError and Kafka's own."""
+
+    def ask() -> dict[str, str]:
+        try:
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            entries = admin.describe_configs([resource], request_timeout=_PATIENCE)[resource].result(_PATIENCE + 1)
+        except KafkaException as raised:
+            raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
+        except TimeoutError as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+        return {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
+
+    return patiently(ask, 4 * _PATIENCE)
+
+
 def is_compacted(admin: AdminClient, topic: str, bootstrap_servers: str) -> bool:
     """Whether the topic's cleaner keeps the last value of each key (cleanup.policy has `compact` in it).
 
     A user that may not describe the topic's configuration gets False: its topic is then treated as an ordinary one.
     """
-
-    def ask() -> bool:
-        try:
-            resource = ConfigResource(ResourceType.TOPIC, topic)
-            entries = admin.describe_configs([resource], request_timeout=_PATIENCE)[resource].result(_PATIENCE + 1)
-        except KafkaException as raised:
-            error = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
-            if isinstance(error, NotAuthorizedError):
-                return False
-            raise error from raised
-        except TimeoutError as raised:
-            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
-        return "compact" in str(entries["cleanup.policy"].value)
-
-    return patiently(ask, 4 * _PATIENCE)
+    try:
+        return "compact" in topic_config(admin, topic, bootstrap_servers)["cleanup.policy"]
+    except NotAuthorizedError:
+        return False
 
 
 def patiently(call: Callable[[], T], timeout: float) -> T:

@@ -61,12 +61,23 @@ def test_settings_name_a_strategy() -> None:
     assert Strategy.parse("header", " v ").header == "v"
 
 
+@pytest.mark.kip("K280-15", "C-18")
+@pytest.mark.parametrize("header", [None, "", " \t"])
+def test_a_header_strategy_without_a_header_acts_as_offset(
+    header: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the KIP says of a blank name, with a warning that names the setting; code that asks for it by hand is refused."""
+    assert Strategy.parse("Header", header) == Strategy()
+    assert "compaction.strategy.header" in caplog.text
+    with pytest.raises(ConfigError, match=r"compaction\.strategy\.header"):
+        Strategy(StrategyKind.HEADER, header or "")
+
+
 @pytest.mark.kip("K280-15")
-@pytest.mark.parametrize(("name", "header"), [("header", None), ("header", ""), ("header", " \t"), ("newest", "v")])
-def test_settings_that_name_none_are_refused(name: str, header: str | None) -> None:
-    """An unknown strategy, and a header strategy without a header, are refused with the setting's name."""
-    with pytest.raises(ConfigError, match=r"compaction\.strategy"):
-        Strategy.parse(name, header)
+def test_an_unknown_strategy_is_refused() -> None:
+    """With the setting's name and what there is."""
+    with pytest.raises(ConfigError, match=r"compaction\.strategy: 'newest' .* offset, timestamp, header"):
+        Strategy.parse("newest", "v")
 
 
 @pytest.mark.kip("K280-12")
