@@ -5,9 +5,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
+# Broker tests mostly wait, so one process more than the cores of a small machine; JOBS=0 runs them one by one.
+JOBS   ?= 3
+PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) --dist loadgroup)
+CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integration/test_growth.py \
+            tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction
 
-.PHONY: help setup demo test test-docker chaos check format docs bench clean
+.PHONY: help setup demo test test-docker test-docker-all chaos check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,9 +37,12 @@ demo: $(DEMO_STAMP)  ## grow a topic under load on an embedded real Kafka: the s
 	@$(BIN)/keyorder demo
 
 test: $(STAMP)  ## every test, on real brokers started for the run
-	@$(BIN)/python -Im pytest tests -m "not docker"
+	@$(BIN)/python -Im pytest tests -m "not docker" $(PARALLEL)
 
-test-docker: $(STAMP)  ## the broker tests again, on containers of a Docker engine
+test-docker: $(STAMP)  ## clusters, commands and growths again, on containers of a Docker engine
+	@$(BIN)/python -Im pytest $(CONTRACT) -m "docker or kafka" --kafka-supplier=docker
+
+test-docker-all: $(STAMP)  ## every broker test again, on containers
 	@$(BIN)/python -Im pytest tests -m "docker or kafka" --kafka-supplier=docker
 
 chaos: $(STAMP)  ## 40 random changes between 1 and 64 partitions on three brokers, the controller killed at every step

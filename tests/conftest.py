@@ -6,6 +6,9 @@
     topic_name      a topic name that no other test has
 
 A test that uses one of the first three bears the marker `kafka` by itself.
+
+Tests run in several processes (`make test`): each has brokers of its own, and what is dear to start is started in one of
+them alone, since all tests that use it go to the same process.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
 from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKafka
 
 BROKER_FIXTURES = {"kafka", "kafka3", "kafka_factory"}
+
+# Session fixtures that cost much memory or many seconds, the dearest first.
+DEAR_FIXTURES = ("spark", "kafka3", "postgres")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,12 +55,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
     for item in items:
+        dear = [name for name in DEAR_FIXTURES if name in getattr(item, "fixturenames", ())]
+        if dear and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(dear[0]))
         if BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
         bound = item.get_closest_marker("process_supplier")
         if containers and bound is not None:
             reason = bound.args[0] if bound.args else "looks at the broker's process"
             item.add_marker(pytest.mark.skip(reason=f"not on containers: {reason}"))
+    # A group is one unit of work: begun last, it would keep one process busy while the others have nothing left.
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture(scope="session")
