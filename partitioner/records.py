@@ -8,14 +8,14 @@ Full state in every record, since log compaction keeps only the last one of a ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
 from . import codec
 from .errors import CorruptRecordError, KeyorderError
 from .modes import Mode
-from .timeline import ChangePhase, Drain, Epoch, OpenChange, Retirement, Timeline
+from .timeline import ChangePhase, Drain, Epoch, OpenChange, Retirement, Slice, Timeline
 
 T = TypeVar("T")
 
@@ -34,6 +34,15 @@ _EPOCH = {
         {"name": "committed_at_ms", "type": "long"},
     ],
 }
+_SLICE = {
+    "type": "record",
+    "name": "keyorder.slice",
+    "fields": [
+        {"name": "partition", "type": "int"},
+        {"name": "first", "type": "int"},
+        {"name": "last", "type": "int"},
+    ],
+}
 _CHANGE = {
     "type": "record",
     "name": "keyorder.change",
@@ -44,6 +53,7 @@ _CHANGE = {
         {"name": "attempt", "type": "int"},
         {"name": "immediate", "type": "boolean"},
         {"name": "groups", "type": {"type": "array", "items": "string"}},
+        {"name": "slice", "type": ["null", _SLICE]},
     ],
 }
 _DRAIN = {
@@ -74,6 +84,7 @@ TIMELINE = codec.record_kind(
         {"name": "settings", "type": {"type": "map", "values": "string"}},
         {"name": "change", "type": ["null", _CHANGE]},
         {"name": "drains", "type": {"type": "array", "items": _DRAIN}},
+        {"name": "purged", "type": _CUTS},
     ],
 )
 WAIVER = codec.record_kind(
@@ -203,6 +214,7 @@ def encode_timeline(t: Timeline) -> bytes:
             "attempt": c.attempt,
             "immediate": c.retirement.immediate,
             "groups": list(c.retirement.groups),
+            "slice": None if c.slice is None else asdict(c.slice),
         }
     epochs = [
         {
@@ -228,6 +240,7 @@ def encode_timeline(t: Timeline) -> bytes:
             "settings": dict(t.settings),
             "change": change,
             "drains": [_encoded_drain(d) for d in t.drains],
+            "purged": {str(p): offset for p, offset in t.purged.items()},
         },
     )
 
@@ -253,6 +266,7 @@ def decode_timeline(data: bytes) -> Timeline:
             settings=f["settings"],
             change=None if c is None else _decoded_change(c),
             drains=tuple(_decoded_drain(d) for d in f["drains"]),
+            purged=_cuts(f["purged"]),
         ),
     )
 
@@ -311,7 +325,8 @@ def decode_record(key: bytes | None, value: bytes | None) -> ControlRecord | Non
 
 def _decoded_change(c: Mapping[str, Any]) -> OpenChange:
     retirement = Retirement(c["immediate"], tuple(c["groups"]))
-    return OpenChange(c["epoch"], c["count"], ChangePhase(c["phase"]), c["attempt"], retirement)
+    piece = None if c["slice"] is None else Slice(**c["slice"])
+    return OpenChange(c["epoch"], c["count"], ChangePhase(c["phase"]), c["attempt"], retirement, piece)
 
 
 def _encoded_drain(d: Drain) -> dict[str, Any]:

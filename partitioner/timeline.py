@@ -54,14 +54,30 @@ class Retirement:
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """Keys of a retired partition of a compacted topic whose last values are being re-homed.
+
+    first, last: their hashes (`hashing.key_hash`), both included. The keys are those that once lived in `partition`.
+    """
+
+    partition: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class OpenChange:
-    """An attempt at a change that is neither committed nor given up. `epoch` is the number it would commit."""
+    """An attempt at a change that is neither committed nor given up. `epoch` is the number it would commit.
+
+    slice: set when the attempt re-homes values, at the present count, and will commit no epoch.
+    """
 
     epoch: int
     count: int
     phase: ChangePhase
     attempt: int = 1
     retirement: Retirement = field(default_factory=Retirement)
+    slice: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,8 @@ class Timeline:
     view_age_s: T, the longest that a reader may go without a look at the control topic's end.
     settings: further per-topic settings by their dotted names.
     drains: the retired partitions, lowest first; a growth that uses one again takes it out.
+    purged: {partition: offset} below which a compacted topic's partition holds no value of a key that left it: each
+        was re-homed or superseded, and is tombstoned. A move tombstone to a cut at or below it is not needed. Only grows.
     """
 
     topic: str
@@ -105,6 +123,7 @@ class Timeline:
     settings: Mapping[str, str] = field(default_factory=dict)
     change: OpenChange | None = None
     drains: tuple[Drain, ...] = ()
+    purged: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.epochs:
@@ -146,6 +165,12 @@ class Timeline:
             self, last_number=number, change=OpenChange(number, count, phase, attempt, retirement or Retirement())
         )
 
+    def rehoming(self, slice: Slice, attempt: int = 1) -> Timeline:
+        """This timeline with a new attempt open that re-homes the values of `slice`, under the next unused number."""
+        number = self.last_number + 1
+        change = OpenChange(number, self.newest.count, ChangePhase.PLAN, attempt, slice=slice)
+        return replace(self, last_number=number, change=change)
+
     def prepared(self) -> Timeline:
         """This timeline with the open attempt moved from PLAN to PREPARE."""
         if self.change is None or self.change.phase is not ChangePhase.PLAN:
@@ -158,7 +183,7 @@ class Timeline:
 
     def committed(self, ends: Mapping[int, int], begins: Mapping[int, int], at_ms: int = 0) -> Timeline:
         """This timeline with the prepared attempt as its newest epoch, copy-check-apply-check."""
-        if self.change is None or self.change.phase is not ChangePhase.PREPARE:
+        if self.change is None or self.change.phase is not ChangePhase.PREPARE or self.change.slice is not None:
             raise LayoutError(f"{self.topic!r}: only a prepared change can be committed, not {self.change}")
         epoch = Epoch(self.change.epoch, self.change.count, dict(ends), dict(begins), at_ms)
         # A partition that is used again begins a new generation: whatever was to empty the old one is called off.
@@ -186,6 +211,17 @@ class Timeline:
         """This timeline with the drain of a retired partition moved on."""
         drains = [replace(d, mode=mode, emptied=emptied) if d.partition == partition else d for d in self.drains]
         return replace(self, drains=tuple(drains))
+
+    def cleared(self, partition: int, epoch: int) -> Timeline:
+        """This timeline with the retired partition counted as emptied: all its keys are tombstoned there.
+
+        Unchanged when the generation that `epoch` retired is no longer the retired one.
+        """
+        upto = next((d.upto for d in self.drains if (d.partition, d.epoch) == (partition, epoch)), None)
+        if upto is None:
+            return self
+        purged = {**self.purged, partition: max(upto, self.purged.get(partition, 0))}
+        return replace(self.drained(partition, Mode.NONE, emptied=True), purged=purged)
 
     def check_identity(self, topic_id: str, cluster_id: str) -> None:
         """Stop unless this timeline was made for that topic of that cluster. Raises IdentityMismatchError."""

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from keyorder.partitioner import codec, records
 from keyorder.partitioner.errors import CorruptRecordError, RecordVersionError
 from keyorder.partitioner.records import Lease, LeaseState, Ready, Waiver
-from keyorder.partitioner.timeline import ChangePhase, Timeline
+from keyorder.partitioner.timeline import ChangePhase, Slice, Timeline
 from support.dumb import timeline_of
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+HASHES = st.integers(0, 2**31 - 1)
 OFFSETS = st.integers(0, 2**62)
 CUTS = st.dictionaries(st.integers(0, 9), OFFSETS, max_size=10)
 LEASES = st.builds(
@@ -45,7 +46,10 @@ def _timelines(draw: st.DrawFn) -> Timeline:
         ordered=draw(st.booleans()),
         view_age_s=draw(st.integers(1, 60_000)) / 1000,
         settings=draw(st.dictionaries(NAMES, NAMES, max_size=3)),
+        purged=draw(CUTS),
     )
+    if draw(st.booleans()):
+        return timeline.rehoming(Slice(draw(st.integers(0, 9)), draw(HASHES), draw(HASHES)), draw(st.integers(1, 9)))
     phase = draw(st.none() | st.sampled_from(ChangePhase))
     return timeline if phase is None else timeline.opened(initial + 1, phase, draw(st.integers(1, 9)))
 

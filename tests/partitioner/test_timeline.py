@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.partitioner.errors import IdentityMismatchError, LayoutError, TimelineRegressionError
 from keyorder.partitioner.layout import Layout
-from keyorder.partitioner.timeline import ChangePhase, Epoch, Timeline, crossings
+from keyorder.partitioner.modes import Mode
+from keyorder.partitioner.timeline import ChangePhase, Epoch, Slice, Timeline, crossings
 from support.dumb import dumb_moves, timeline_of
 
 ADOPTED = Timeline("t", "topic-id", "cluster-id", 2, (Epoch(0, 2),))
@@ -192,3 +193,28 @@ def test_any_row_of_counts_makes_a_timeline(initial: int, more: list[int]) -> No
         prefix.check_successor(timeline)
         with pytest.raises(TimelineRegressionError):
             timeline.check_successor(prefix)
+
+
+def test_a_cleared_partition_is_emptied_and_purged() -> None:
+    """KIP-694's None, and a watermark that outlives the drain: a growth uses the partition again, the watermark stays."""
+    shrunk = GROWN.opened(2, ChangePhase.PLAN).prepared().committed({2: 30}, {0: 9})
+
+    cleared = shrunk.cleared(2, shrunk.newest.number)
+
+    (drain,) = cleared.drains
+    assert (drain.mode, drain.emptied, cleared.purged) == (Mode.NONE, True, {2: 30})
+    again = cleared.opened(3, ChangePhase.PLAN).prepared().committed({0: 9}, {2: 33})
+    assert (again.drains, again.purged) == ((), {2: 30})
+    # Only the generation that was worked on is cleared.
+    assert shrunk.cleared(2, shrunk.newest.number - 1) == shrunk
+    assert again.cleared(2, shrunk.newest.number) == again
+
+
+def test_re_homing_moves_no_key_and_commits_no_epoch() -> None:
+    """Its attempt has a number of its own and the present count; it can only be given up, which releases."""
+    attempt = GROWN.rehoming(Slice(2, 0, 100)).prepared()
+    assert attempt.change is not None
+    assert (attempt.change.count, attempt.change.epoch) == (GROWN.newest.count, GROWN.last_number + 1)
+    with pytest.raises(LayoutError, match="prepared change"):
+        attempt.committed({}, {})
+    assert attempt.given_up().epochs == GROWN.epochs
