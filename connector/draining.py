@@ -1,24 +1,27 @@
 """Emptying retired partitions: ReadOnly, then None, then DeleteRecords exactly to the cut (KIP-694, mapped).
 
 A job per retired partition and epoch, which blocks no change: a growth that uses the partition again calls it off. A
-partition is emptied when it may be: deletion is switched on for the topic (or this shrink said `immediate`), the delay is
-over, and the groups that the shrink named have processed everything below the cut. Groups that were not named may lose
-what they have not read; the plan of a shrink says so.
+partition is emptied when it may be: deletion is switched on for the topic (or this shrink asked for it), the delay is
+over, and the groups that the shrink named have processed everything below the cut, unless an operator forced it. Groups
+that were not named may lose what they have not read; the plan of a shrink says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ..partitioner.errors import BrokerUnreachableError, KeyorderError
 from ..partitioner.modes import Mode
-from ..partitioner.timeline import Drain, Timeline
+from ..partitioner.timeline import Drain, DrainState, Timeline
 from . import clock
 from .config import boolean, connection_of, milliseconds
+from .group_gates import GroupOffsets
 from .kafka_errors import translate
 from .metadata import is_compacted
 from .timeline_edit import edit
@@ -30,12 +33,35 @@ DEFAULT_DELAY_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class DrainStep:
-    """What was done, or what is waited for, with one retired partition."""
+    """What was done, or what is waited for, with one retired partition. state: how far it is after this step."""
 
     topic: str
     partition: int
     done: bool
     what: str
+    state: DrainState = DrainState.WAITING
+
+
+def topic_delay_ms(timeline: Timeline) -> int:
+    """The topic's own delay, in milliseconds."""
+    return round(milliseconds(timeline.settings, DELAY, DEFAULT_DELAY_MS) * 1000)
+
+
+def never_emptied(timeline: Timeline, drain: Drain, compacted: bool) -> str:
+    """What keeps this partition from being emptied however long one waits; empty when nothing does."""
+    if not (drain.retirement.asked_for or boolean(timeline.settings, ENABLE, False)):
+        return f"{ENABLE} is false"
+    if compacted:
+        # Its surviving values are the only copies: readers keep reading them here.
+        return "its values to be re-homed: a compacted topic's retired partition is kept"
+    return ""
+
+
+def groups_behind(drain: Drain, committed: Mapping[str, int]) -> list[str]:
+    """The named groups that have not processed it to its cut. committed: by group, 0 where nothing is."""
+    if drain.retirement.forced:
+        return []
+    return [group for group in drain.retirement.groups if committed.get(group, 0) < drain.upto]
 
 
 class Drainer:
@@ -46,11 +72,16 @@ class Drainer:
 
     def __init__(self, config: Mapping[str, Any], now: Callable[[], float] = clock.now) -> None:
         self._config, self._now = dict(config), now
+        self._servers = str(config.get("bootstrap.servers"))
         self._admin = AdminClient(connection_of(config))
+        self._offsets = GroupOffsets(self._admin, self._servers)
         self._first_seen: dict[tuple[str, int, int], float] = {}
 
     def turn(self, timeline: Timeline) -> list[DrainStep]:
-        """Move each drain of the topic as far as it may go now. Raises Kafka's errors, ChangeOpenError."""
+        """Move each drain of the topic as far as it may go now. Raises Kafka's errors, ChangeOpenError.
+
+        A deletion that fails is noted in the timeline and tried again at the next turn; it does not keep others waiting.
+        """
         steps = []
         for drain in timeline.drains:
             if not drain.emptied:
@@ -58,59 +89,53 @@ class Drainer:
         return steps
 
     def _advance(self, timeline: Timeline, drain: Drain) -> DrainStep:
-        topic, p = timeline.topic, drain.partition
+        topic, p, epoch = timeline.topic, drain.partition, drain.epoch
         if drain.mode is Mode.READ_ONLY:
             waiting = self._waits_for(timeline, drain)
             if waiting:
                 return DrainStep(topic, p, False, waiting)
             # First nobody may read any more, then the records go: a reader never sees half of a deletion.
-            edit(self._config, topic, lambda t: t.drained(p, Mode.NONE) if _still_retired(t, p, drain.epoch) else t)
-        return self._empty(topic, drain)
+            self._note(topic, drain, lambda t: t.drained(p, Mode.NONE))
+        try:
+            self._empty(topic, drain)
+        except KeyorderError as error:
+            what = str(error)
+            self._note(topic, drain, lambda t: t.purge_failed(p, what))
+            return DrainStep(topic, p, False, f"another try: {what}", DrainState.PURGE_FAILED)
+        self._note(topic, drain, lambda t: t.drained(p, Mode.NONE, emptied=True))
+        self._first_seen.pop((topic, p, epoch), None)
+        return DrainStep(topic, p, True, f"emptied below {drain.upto}", DrainState.PURGED)
 
     def _waits_for(self, timeline: Timeline, drain: Drain) -> str:
-        immediate = drain.retirement.immediate
-        if not (immediate or boolean(timeline.settings, ENABLE, False)):
-            return f"{ENABLE} is false"
-        if is_compacted(self._admin, timeline.topic, str(self._config.get("bootstrap.servers"))):
-            # Its surviving values are the only copies: readers keep reading them here.
-            return "its values to be re-homed: a compacted topic's retired partition is kept"
-        key = (timeline.topic, drain.partition, drain.epoch)
-        seen = self._first_seen.setdefault(key, self._now())
-        delay = 0.0 if immediate else milliseconds(timeline.settings, DELAY, DEFAULT_DELAY_MS)
-        left = seen + delay - self._now()
-        behind = [g for g in drain.retirement.groups if self._position(g, timeline.topic, drain.partition) < drain.upto]
-        mode = drain.mode.next(round((self._now() - seen) * 1000), round(delay * 1000), not behind)
-        if mode is Mode.NONE:
+        never = never_emptied(timeline, drain, False) or never_emptied(
+            timeline, drain, is_compacted(self._admin, timeline.topic, self._servers)
+        )
+        if never:
+            return never
+        seen = self._first_seen.setdefault((timeline.topic, drain.partition, drain.epoch), self._now())
+        delay_ms = drain.retirement.delay(topic_delay_ms(timeline))
+        elapsed_ms = round((self._now() - seen) * 1000)
+        commits = self._offsets.committed(drain.retirement.groups, timeline.topic)
+        positions = {g: found[drain.partition].offset for g, found in commits.items() if drain.partition in found}
+        behind = groups_behind(drain, positions)
+        if drain.mode.next(elapsed_ms, delay_ms, not behind) is Mode.NONE:
             return ""
-        return f"group {behind[0]} to reach {drain.upto}" if behind else f"{left:.0f} s of its delay"
+        left = f"{(delay_ms - elapsed_ms) / 1000:.0f} s of its delay"
+        return f"group {behind[0]} to reach {drain.upto}" if behind else left
 
-    def _position(self, group: str, topic: str, partition: int) -> int:
-        client = Consumer({**connection_of(self._config), "group.id": group, "isolation.level": "read_uncommitted"})
-        try:
-            (found,) = client.committed([TopicPartition(topic, partition)], timeout=10)
-            return max(found.offset, 0)
-        except KafkaException as raised:
-            raise translate(raised.args[0], "read the offsets of", f"group {group}") from raised
-        finally:
-            client.close()
-
-    def _empty(self, topic: str, drain: Drain) -> DrainStep:
+    def _empty(self, topic: str, drain: Drain) -> None:
         """Delete exactly what lies below the cut; idempotent. Never to the end: a newer generation may begin there."""
         place = TopicPartition(topic, drain.partition, drain.upto)
+        if drain.upto == 0:
+            return
         try:
-            if drain.upto > 0:
-                self._admin.delete_records([place])[place].result(15)
+            self._admin.delete_records([place])[place].result(15)
         except KafkaException as raised:
-            raise translate(raised.args[0], "delete records of", f"topic {topic}") from raised
+            raise translate(raised.args[0], "delete records of", f"topic {topic}", self._servers) from raised
+        except FutureTimeout as raised:
+            raise BrokerUnreachableError(self._servers, f"delete records of topic {topic}") from raised
+
+    def _note(self, topic: str, drain: Drain, change: Callable[[Timeline], Timeline]) -> None:
+        """Write down how far it is, unless the partition has come into use again meanwhile."""
         p, epoch = drain.partition, drain.epoch
-        edit(
-            self._config,
-            topic,
-            lambda t: t.drained(p, Mode.NONE, emptied=True) if _still_retired(t, p, epoch) else t,
-        )
-        return DrainStep(topic, drain.partition, True, f"emptied below {drain.upto}")
-
-
-def _still_retired(timeline: Timeline, partition: int, epoch: int) -> bool:
-    """Whether the generation that this job is for is still the retired one."""
-    return any(d.partition == partition and d.epoch == epoch for d in timeline.drains)
+        edit(self._config, topic, lambda t: t if t.drain_of(p, epoch) is None else change(t))

@@ -175,6 +175,7 @@ class ChangeMachine:
         self._in_sync: frozenset[str] | None = None
         self._look_from = now
         self._deadline = now
+        self._prepared_at = now
         self._failure: KeyorderError | None = None
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -266,18 +267,23 @@ class ChangeMachine:
         if silent or not self._partitions_ready or now < self._may_commit_from:
             return []
         self.phase = Phase.PREPARING
-        return [WriteTimeline(self.timeline.prepared())]
+        self._prepared_at = now
+        return [WriteTimeline(self.timeline.prepared(round(self._patience() * 1000)))]
 
     def _prepared(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline
         self.phase = Phase.COLLECTING
         self._look_from = now
-        doubled = self.terms.attempt_deadline * 2 ** (self.attempt - 1)
+        self._deadline = now + self._patience()
+        return [LookAtWriters()]
+
+    def _patience(self) -> float:
+        """How long this attempt may hold records, in seconds."""
+        doubled: float = self.terms.attempt_deadline * 2 ** (self.attempt - 1)
         # Held records must not outlive the transactions that they belong to.
         timeouts = [m.lease.transaction_timeout_ms / 1000 for m in self.writers.live(self.topic)]
         shortest = min((timeout for timeout in timeouts if timeout > 0), default=float("inf"))
-        self._deadline = now + min(doubled, self.terms.max_deadline, shortest / 2)
-        return [LookAtWriters()]
+        return min(doubled, self.terms.max_deadline, shortest / 2)
 
     def _looked(self, event: WritersLooked, now: float) -> list[Action]:
         """The in-sync set counts only from a look that began after this controller had read its PREPARE back."""
@@ -324,7 +330,8 @@ class ChangeMachine:
         ends = {q: marks[q] for q, _ in moves}
         begins = {p: marks[p] for _, p in moves}
         self.phase = Phase.COMMITTING
-        return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms))]
+        held_ms = max(1, round((now - self._prepared_at) * 1000))
+        return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms, held_ms))]
 
     def _committed(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
+from typing import Any
 
 from .errors import IdentityMismatchError, LayoutError, TimelineRegressionError
 from .layout import Layout
@@ -26,13 +27,18 @@ DEFAULT_VIEW_AGE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One committed layout. `number` grows strictly, with holes; `committed_at_ms` is for people, never for decisions."""
+    """One committed layout. `number` grows strictly, with holes.
+
+    committed_at_ms, held_ms: when it was committed, and how long the change had asked writers to hold records before that,
+    as its controller saw it (0: not known). Both are for people, never for decisions.
+    """
 
     number: int
     count: int
     ends: Mapping[int, int] = field(default_factory=dict)
     begins: Mapping[int, int] = field(default_factory=dict)
     committed_at_ms: int = 0
+    held_ms: int = 0
 
 
 class ChangePhase(str, Enum):
@@ -47,10 +53,25 @@ class Retirement:
     """How the partitions that a shrink retires are to be emptied.
 
     immediate: without the delay. groups: consumer groups that have to have processed them to their cuts first.
+    delay_ms: the delay of this shrink, None for the topic's own. forced: the groups are not waited for, by an operator's
+    word; what they have not read is lost.
     """
 
     immediate: bool = False
     groups: tuple[str, ...] = ()
+    delay_ms: int | None = None
+    forced: bool = False
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether this shrink says itself that its partitions are to be emptied, whatever the topic's switch says."""
+        return self.immediate or self.forced or self.delay_ms is not None
+
+    def delay(self, of_topic_ms: int) -> int:
+        """The delay in milliseconds, given the topic's own."""
+        if self.immediate:
+            return 0
+        return of_topic_ms if self.delay_ms is None else self.delay_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,7 @@ class OpenChange:
     """An attempt at a change that is neither committed nor given up. `epoch` is the number it would commit.
 
     slice: set when the attempt re-homes values, at the present count, and will commit no epoch.
+    deadline_ms: how long its PREPARE may last at most before it is given up; 0 before that. For people alone.
     """
 
     epoch: int
@@ -78,6 +100,20 @@ class OpenChange:
     attempt: int = 1
     retirement: Retirement = field(default_factory=Retirement)
     slice: Slice | None = None
+    deadline_ms: int = 0
+
+
+class DrainState(str, Enum):
+    """How far a retired partition is on its way to being emptied (KIP-694's replica states, mapped).
+
+    waiting: for its delay or for groups, and readable. purging: its records are being deleted (ReplicaDeletionStarted).
+    purged: they are gone (ReplicaDeletionSuccessful). purge_failed: it is tried again (ReplicaDeletionIneligible).
+    """
+
+    WAITING = "waiting"
+    PURGING = "purging"
+    PURGED = "purged"
+    PURGE_FAILED = "purge_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +122,7 @@ class Drain:
 
     epoch: the one that retired it. upto: its cut; records below it are deleted, and none above it, ever.
     mode: READ_ONLY until it may be emptied, NONE from then on. emptied: the records were deleted.
+    tries: how often their deletion has failed. error: what the last one said, empty after none.
     """
 
     partition: int
@@ -94,6 +131,17 @@ class Drain:
     mode: Mode = Mode.READ_ONLY
     retirement: Retirement = field(default_factory=Retirement)
     emptied: bool = False
+    tries: int = 0
+    error: str = ""
+
+    @property
+    def state(self) -> DrainState:
+        """What mode, emptied and error say together."""
+        if self.emptied:
+            return DrainState.PURGED
+        if self.mode is Mode.READ_ONLY:
+            return DrainState.WAITING
+        return DrainState.PURGE_FAILED if self.error else DrainState.PURGING
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,21 +219,23 @@ class Timeline:
         change = OpenChange(number, self.newest.count, ChangePhase.PLAN, attempt, slice=slice)
         return replace(self, last_number=number, change=change)
 
-    def prepared(self) -> Timeline:
-        """This timeline with the open attempt moved from PLAN to PREPARE."""
+    def prepared(self, deadline_ms: int = 0) -> Timeline:
+        """This timeline with the open attempt moved from PLAN to PREPARE, which lasts `deadline_ms` at most."""
         if self.change is None or self.change.phase is not ChangePhase.PLAN:
             raise LayoutError(f"{self.topic!r}: only a planned change can be prepared, not {self.change}")
-        return replace(self, change=replace(self.change, phase=ChangePhase.PREPARE))
+        return replace(self, change=replace(self.change, phase=ChangePhase.PREPARE, deadline_ms=deadline_ms))
 
     def given_up(self) -> Timeline:
         """This timeline with the open attempt dropped; its number stays spent."""
         return replace(self, change=None)
 
-    def committed(self, ends: Mapping[int, int], begins: Mapping[int, int], at_ms: int = 0) -> Timeline:
+    def committed(
+        self, ends: Mapping[int, int], begins: Mapping[int, int], at_ms: int = 0, held_ms: int = 0
+    ) -> Timeline:
         """This timeline with the prepared attempt as its newest epoch, copy-check-apply-check."""
         if self.change is None or self.change.phase is not ChangePhase.PREPARE or self.change.slice is not None:
             raise LayoutError(f"{self.topic!r}: only a prepared change can be committed, not {self.change}")
-        epoch = Epoch(self.change.epoch, self.change.count, dict(ends), dict(begins), at_ms)
+        epoch = Epoch(self.change.epoch, self.change.count, dict(ends), dict(begins), at_ms, held_ms)
         # A partition that is used again begins a new generation: whatever was to empty the old one is called off.
         drains = [d for d in self.drains if d.partition >= epoch.count]
         retired = range(epoch.count, self.newest.count)
@@ -207,9 +257,29 @@ class Timeline:
                 return drain.upto
         raise KeyError(partition)
 
+    def drain_of(self, partition: int, epoch: int) -> Drain | None:
+        """The drain of that generation, None once it is used again or was never retired."""
+        return next((d for d in self.drains if (d.partition, d.epoch) == (partition, epoch)), None)
+
     def drained(self, partition: int, mode: Mode, emptied: bool = False) -> Timeline:
         """This timeline with the drain of a retired partition moved on."""
-        drains = [replace(d, mode=mode, emptied=emptied) if d.partition == partition else d for d in self.drains]
+        return self._with_drain(partition, mode=mode, emptied=emptied, error="")
+
+    def purge_failed(self, partition: int, error: str) -> Timeline:
+        """This timeline with one more failed deletion noted; it stays to be done."""
+        tries = 1 + next((d.tries for d in self.drains if d.partition == partition), 0)
+        return self._with_drain(partition, mode=Mode.NONE, tries=tries, error=error)
+
+    def retired_by(self, retirement: Retirement) -> Timeline:
+        """This timeline with other wishes for all partitions that still wait to be emptied."""
+        waiting = [d.partition for d in self.drains if d.state is DrainState.WAITING]
+        timeline = self
+        for partition in waiting:
+            timeline = timeline._with_drain(partition, retirement=retirement)
+        return timeline
+
+    def _with_drain(self, partition: int, **changes: Any) -> Timeline:
+        drains = [replace(d, **changes) if d.partition == partition else d for d in self.drains]
         return replace(self, drains=tuple(drains))
 
     def cleared(self, partition: int, epoch: int) -> Timeline:
@@ -217,10 +287,10 @@ class Timeline:
 
         Unchanged when the generation that `epoch` retired is no longer the retired one.
         """
-        upto = next((d.upto for d in self.drains if (d.partition, d.epoch) == (partition, epoch)), None)
-        if upto is None:
+        drain = self.drain_of(partition, epoch)
+        if drain is None:
             return self
-        purged = {**self.purged, partition: max(upto, self.purged.get(partition, 0))}
+        purged = {**self.purged, partition: max(drain.upto, self.purged.get(partition, 0))}
         return replace(self.drained(partition, Mode.NONE, emptied=True), purged=purged)
 
     def check_identity(self, topic_id: str, cluster_id: str) -> None:

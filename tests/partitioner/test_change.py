@@ -44,11 +44,13 @@ def test_growth_without_writers() -> None:
     assert plan == WriteTimeline(START.opened(4, ChangePhase.PLAN, 1))
     assert partitions == EnsurePartitions(4)
     assert rig.visible() == []
-    assert _only(rig.step(PartitionsReady()), WriteTimeline).timeline == START.opened(4, ChangePhase.PLAN, 1).prepared()
+    prepared = START.opened(4, ChangePhase.PLAN, 1).prepared(deadline_ms=5_000)
+    assert _only(rig.step(PartitionsReady()), WriteTimeline).timeline == prepared
     assert _only(rig.visible(), LookAtWriters) == LookAtWriters()
+    rig.now += 0.03
     assert _only(rig.looked(), ReadCuts).partitions == (0, 1, 2, 3)
     commit = _only(rig.step(CutsRead({0: 10, 1: 20, 2: 30, 3: 0}, at_ms=5)), WriteTimeline).timeline
-    assert commit.newest == Epoch(1, 4, {0: 10, 1: 20}, {2: 30, 3: 0}, 5)
+    assert commit.newest == Epoch(1, 4, {0: 10, 1: 20}, {2: 30, 3: 0}, 5, held_ms=30)
     assert commit.change is None
     assert _only(rig.visible(), Finish) == Finish(commit, changed=True)
     assert rig.machine.phase is Phase.DONE

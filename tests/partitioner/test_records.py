@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.partitioner import codec, records
 from keyorder.partitioner.errors import CorruptRecordError, RecordVersionError
+from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.records import Lease, LeaseState, Ready, Waiver
-from keyorder.partitioner.timeline import ChangePhase, Slice, Timeline
+from keyorder.partitioner.timeline import ChangePhase, Drain, DrainState, Retirement, Slice, Timeline
 from support.dumb import timeline_of
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -32,6 +33,10 @@ LEASES = st.builds(
 )
 READIES = st.builds(Ready, NAMES, NAMES, NAMES, st.integers(0, 2**31 - 1), CUTS)
 WAIVERS = st.builds(Waiver, NAMES, NAMES, st.integers(0, 99), st.integers(0, 99), NAMES, NAMES, OFFSETS)
+SMALL = st.integers(0, 2**31 - 1)
+RETIREMENTS = st.builds(
+    Retirement, st.booleans(), st.lists(NAMES, max_size=2).map(tuple), st.none() | OFFSETS, st.booleans()
+)
 
 
 @st.composite
@@ -48,10 +53,20 @@ def _timelines(draw: st.DrawFn) -> Timeline:
         settings=draw(st.dictionaries(NAMES, NAMES, max_size=3)),
         purged=draw(CUTS),
     )
+    drains = tuple(
+        Drain(p, draw(OFFSETS), draw(OFFSETS), draw(st.sampled_from(Mode)), draw(RETIREMENTS), tries=draw(SMALL))
+        for p in draw(st.sets(st.integers(0, 9), max_size=3))
+    )
+    epochs = tuple(replace(e, held_ms=draw(SMALL)) for e in timeline.epochs)
+    timeline = replace(timeline, epochs=epochs, drains=tuple(replace(d, epoch=d.epoch % 99) for d in drains))
     if draw(st.booleans()):
         return timeline.rehoming(Slice(draw(st.integers(0, 9)), draw(HASHES), draw(HASHES)), draw(st.integers(1, 9)))
     phase = draw(st.none() | st.sampled_from(ChangePhase))
-    return timeline if phase is None else timeline.opened(initial + 1, phase, draw(st.integers(1, 9)))
+    if phase is None:
+        return timeline
+    opened = timeline.opened(initial + 1, phase, draw(st.integers(1, 9)), draw(RETIREMENTS))
+    assert opened.change is not None
+    return replace(opened, change=replace(opened.change, deadline_ms=draw(SMALL)))
 
 
 def _encode(record: Any) -> tuple[bytes, bytes]:
@@ -196,13 +211,40 @@ def test_an_older_build_reads_real_records_of_a_newer_one() -> None:
     assert records.decode_lease(value) == lease
 
 
+@pytest.mark.kip("K903-14")
+def test_a_timeline_of_the_first_minor_version_is_read_and_its_readers_read_the_newest() -> None:
+    """Each side sees what the first version knew; what came later has the meaning that it had before."""
+    first = codec.record_kind(1, "timeline", list(records.TIMELINE.schemas[0]["fields"]))  # type: ignore[call-overload,index]
+    grown = timeline_of(1, [(4, {0: 9}, {}), (2, {2: 5, 3: 6}, {})])
+    late = Retirement(False, ("g",), delay_ms=7, forced=True)
+    timeline = replace(
+        grown.opened(3, ChangePhase.PREPARE, 2, late),
+        epochs=(*grown.epochs[:-1], replace(grown.newest, held_ms=12)),
+        drains=(Drain(2, 2, 5, Mode.NONE, late, tries=3, error="no leader"), Drain(3, 2, 6, Mode.READ_ONLY, late)),
+    )
+
+    by_older = codec.decode(first, records.encode_timeline(timeline))
+    assert by_older.minor > first.minor
+    again = records.decode_timeline(codec.encode(first, by_older.fields))
+
+    old = Retirement(False, ("g",))
+    assert again == replace(
+        timeline,
+        epochs=grown.epochs,
+        change=replace(timeline.change, retirement=old),  # type: ignore[type-var]
+        drains=(Drain(2, 2, 5, Mode.NONE, old), Drain(3, 2, 6, Mode.READ_ONLY, old)),
+    )
+    assert [d.state for d in timeline.drains] == [DrainState.PURGE_FAILED, DrainState.WAITING]
+    assert [d.state for d in again.drains] == [DrainState.PURGING, DrainState.WAITING]
+
+
 @pytest.mark.kip("K903-15")
 @pytest.mark.parametrize("major", [0, 2, 255])
 def test_another_major_is_refused(major: int) -> None:
     """Its meaning is unknown: the reader stops and says which version it found."""
     value = bytearray(records.encode_timeline(timeline_of(1, [])))
     value[3] = major
-    with pytest.raises(RecordVersionError, match=rf"version {major}\.0"):
+    with pytest.raises(RecordVersionError, match=rf"version {major}\.{records.TIMELINE.minor}"):
         records.decode_record(b"timeline:t", bytes(value))
 
 
