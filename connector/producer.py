@@ -21,6 +21,7 @@ from . import clock
 from .admin import TopicAdmin
 from .config import connection_of, producer_settings
 from .control_topics import ensure
+from .log_starts import LogStarts
 from .metadata import TopicIdentity, identify, is_compacted, patiently
 from .tombstoning import MoveTombstones
 from .writer_session import WriterSession
@@ -73,7 +74,8 @@ class OrderedProducer:
         self._blocked: dict[tuple[str, bytes], str] = {}
         self._sticky: dict[str, tuple[int, float]] = {}
         self._silent: dict[Cohort, DeliveryCallback] = {}
-        self._tombstones = MoveTombstones(self._raw, self._tombstone_resolved)
+        self._log_starts = LogStarts(connection_of(theirs))
+        self._tombstones = MoveTombstones(self._raw, self._tombstone_resolved, self._log_starts.of)
         self._clearing = 0
         self._held = 0
         self._hold_times: deque[float] = deque(maxlen=_HOLD_TIMES)
@@ -202,6 +204,7 @@ class OrderedProducer:
         finally:
             self._closed = True
             self._session.stop(10)
+            self._log_starts.close()
             self._raw.close()
         return left == 0
 
@@ -230,6 +233,8 @@ class OrderedProducer:
                 TopicAdmin(connection_of(self._config)).adopt(topic)
                 sending = self._session.admit(topic)
             sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
+            if self._tombstones.clears(topic):
+                self._log_starts.follow(topic, lambda: sending.timeline.highest_count)
             self._topics[topic] = sending
             return sending
 

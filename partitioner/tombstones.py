@@ -31,3 +31,8 @@ def homes_to_clear(where: Routing | Timeline, key: bytes | str, log_starts: Mapp
         cuts[move.origin] = max(cuts.get(move.origin, 0), ends[move.epoch][move.origin])
     stale = [q for q, cut in cuts.items() if q != route.home and log_starts.get(q, 0) < cut]
     return stale[::-1]
+
+
+def beginnings(log_starts: Mapping[int, int], purged: Mapping[int, int]) -> dict[int, int]:
+    """{partition: offset} below which nothing old is left: the higher of log start and purge watermark."""
+    return {p: max(log_starts.get(p, 0), purged.get(p, 0)) for p in {*log_starts, *purged}}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.connector.timeline_edit import edit
 from support.cluster import KafkaUnderTest
 
 COMPACTED = {"keyorder.view.age.ms": "300", "cleanup.policy": "compact"}
@@ -14,7 +16,9 @@ COMPACTED = {"keyorder.view.age.ms": "300", "cleanup.policy": "compact"}
 
 def log(kafka: KafkaUnderTest, topic: str, partition: int, key: bytes) -> list[bytes | None]:
     """The values of a key in one partition, as a plain reader sees them."""
-    consumer = Consumer({**kafka.client_config(), "group.id": "log", "enable.partition.eof": True})
+    consumer = Consumer(
+        {**kafka.client_config(), "group.id": "log", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    )
     consumer.assign([TopicPartition(topic, partition, 0)])
     values: list[bytes | None] = []
     while True:
@@ -122,3 +126,44 @@ def test_a_retired_partition_of_a_compacted_topic_is_kept(kafka: KafkaUnderTest,
     assert not step.done
     assert "re-homed" in step.what
     assert len(read_all(kafka, topic_name, topic_name, 20)) == 20
+
+
+@pytest.mark.kip("K253-64", "C-02")
+@pytest.mark.parametrize("policy", ["compact,delete", "compact"])
+def test_a_tombstone_is_sent_only_while_something_old_is_left(
+    kafka: KafkaUnderTest, topic_name: str, policy: str
+) -> None:
+    """Before the old home was cleared below the cut a moved key's write is followed by one; afterwards by none.
+
+    What clears it is a deletion where the broker allows one, and else a purge watermark in the timeline.
+    """
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config={**COMPACTED, "cleanup.policy": policy})
+    grown = admin.describe(topic_name).layout.resized(2)
+    early, late = [key for key in (f"k{i}" for i in range(100)) if grown.home(key) == 1][:2]
+    with OrderedProducer(kafka.client_config()) as producer:
+        for key in (early, late):
+            producer.produce(topic_name, "old", key)
+        assert producer.flush(10) == 0
+        admin.expand(topic_name, 2)
+        producer.produce(topic_name, "new", early)
+        assert producer.flush(10) == 0
+    assert log(kafka, topic_name, 0, early.encode())[-1:] == [None]
+
+    cut = admin.timeline(topic_name).newest.ends[0]
+    if policy == "compact":
+        edit(kafka.client_config(), topic_name, lambda t: replace(t, purged={0: cut}))
+    else:
+        place = TopicPartition(topic_name, 0, cut)
+        client = kafka.admin()
+        client.delete_records([place])[place].result(30)
+    before = log(kafka, topic_name, 0, late.encode())
+    told = []
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, "new", late, on_delivery=lambda error, _: told.append(error))
+        assert producer.flush(10) == 0
+
+    assert told == [None]
+    assert log(kafka, topic_name, 1, late.encode()) == [b"new"]
+    assert log(kafka, topic_name, 0, late.encode()) == before
+    assert None not in before

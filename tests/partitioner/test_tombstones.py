@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline
-from keyorder.partitioner.tombstones import homes_to_clear
+from keyorder.partitioner.tombstones import beginnings, homes_to_clear
 from support.dumb import dumb_home, key_of_hash, timeline_of
 
 KEY_9 = key_of_hash(9, 12)  # home 0 at count 3, 3 at count 6, 9 at count 12
@@ -72,3 +72,13 @@ def test_it_agrees_with_a_walk_over_all_epochs(counts: list[int], slot: int, log
     found = homes_to_clear(timeline, key, log_starts)
     assert set(found) == expected
     assert sorted(found, key=homes.index, reverse=True) == found
+
+
+@pytest.mark.kip("C-02")
+def test_a_purge_watermark_counts_where_the_log_start_stays() -> None:
+    """The higher of the two; a log that is only compacted keeps the start that it had."""
+    assert beginnings({0: 0, 1: 9}, {0: 100, 2: 4, 1: 3}) == {0: 100, 1: 9, 2: 4}
+    timeline = timeline_of(1, [(2, {0: 100}, {1: 0})])
+    key = key_of_hash(1, 2)
+    assert homes_to_clear(timeline, key, beginnings({0: 0}, {0: 99})) == [0]
+    assert homes_to_clear(timeline, key, beginnings({0: 0}, {0: 100})) == []
