@@ -19,6 +19,7 @@ from .gating import Gatekeeper
 from .listener import KeyRebalanceListener
 from .membership import Membership
 from .messages import offset_of, place_of
+from .origins import OriginWatch
 from .positions import GroupPositions
 from .reading import Intake
 from .starting import Starter
@@ -35,8 +36,10 @@ class Gate:
     """A closed gate of a partition that this member owns.
 
     waits_for: the origin partition; needs_offset: what the group has to commit there; at_offset: what it has.
-    records_held: fetched and waiting in memory. since: seconds of the machine's clock. owner: "this member" or
-    "another member". eta: None until a rate is known.
+    records_held: fetched and waiting in memory. since: seconds of the machine's clock. eta: seconds until it opens at the
+    rate so far, None until a rate is known. owner: "this member", or the member that owns the origin with its client id
+    and host, "nobody", or "another member" until that is known.
+    reason, detail: what it waits for, as `partitioner.waits.Reason` names it, and what to look at.
     """
 
     topic: str
@@ -49,6 +52,8 @@ class Gate:
     since: float
     owner: str
     eta: float | None = None
+    reason: str = ""
+    detail: str = ""
 
 
 class OrderedConsumer:
@@ -75,7 +80,8 @@ class OrderedConsumer:
         starter = Starter(self._raw, connection, self._settings.group, self._settings.start_at_latest, committed_only)
         self._members = Membership(self._raw, self._settings, self._view, starter)
         self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
-        self._gates = Gatekeeper(self._settings, self._members, self._positions)
+        self._origins = OriginWatch(connection, self._settings.group)
+        self._gates = Gatekeeper(self._settings, self._members, self._positions, self._origins)
         self._intake = Intake(self._settings, self._members, self._view)
         self._members.before_revoke = self._before_revoke
         self._members.gates = self._gates
@@ -160,6 +166,25 @@ class OrderedConsumer:
         """The offset behind the last record that was returned, per partition."""
         return [self._members.position(place) for place in partitions]
 
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Own exactly these partitions, without the group's assignor; inside on_assign: say where they start.
+
+        poll() raises AssignmentError for a partition that waits for one that is not assigned.
+        """
+        self._members.assign(partitions, replace=True)
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Own these partitions too; inside on_assign: say where they start."""
+        self._members.assign(partitions, replace=False)
+
+    def unassign(self) -> None:
+        """Own no partition any more. Inside on_revoke and on_lost keyorder does that by itself."""
+        self._members.unassign()
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Own these partitions no more. Inside on_revoke and on_lost keyorder does that by itself."""
+        self._members.unassign(partitions)
+
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this member owns, those behind closed gates included."""
         return [TopicPartition(t, p) for t, p in sorted(self._members.owned)]
@@ -222,6 +247,7 @@ class OrderedConsumer:
         finally:
             self._view.stop()
             self._positions.stop()
+            self._origins.stop()
             self._members.starter.close()
 
     def __enter__(self) -> OrderedConsumer:

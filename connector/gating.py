@@ -9,13 +9,15 @@ from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
-from ..partitioner.gate import Opened
+from ..partitioner.gate import Gate, Opened
 from ..partitioner.modes import Mode
 from ..partitioner.starts import Commit, proven_position
+from ..partitioner.waits import OriginFacts, why
 from . import clock
 from .config import ConsumerSettings
 from .membership import Membership
 from .messages import Place, offset_of
+from .origins import PATIENCE, OriginWatch
 from .owned import Owned
 from .positions import GroupPositions
 from .view import View
@@ -26,8 +28,13 @@ class Gatekeeper:
 
     ready: deque[Message]
 
-    def __init__(self, settings: ConsumerSettings, members: Membership, positions: GroupPositions) -> None:
+    def __init__(
+        self, settings: ConsumerSettings, members: Membership, positions: GroupPositions, origins: OriginWatch
+    ) -> None:
         self._settings, self._members, self._positions = settings, members, positions
+        self._origins = origins
+        self._progress: dict[Place, _Progress] = {}
+        self._explain_at = 0.0
         self._judged: dict[str, View] = {}
         self._announced: dict[Place, int] = {}
         self._closed: dict[Place, float] = {}
@@ -62,29 +69,85 @@ class Gatekeeper:
         self._closed = {place: since for place, since in self._closed.items() if place in self._members.owned}
         if waited or not self._closed:
             self._positions.watch(waited)
+        self._explain()
         if self._positions.failure is not None:
             raise self._positions.failure
 
     def closed(self) -> Iterator[dict[str, Any]]:
         """The facts of each closed gate, origin by origin."""
-        for (topic, partition), since in sorted(self._closed.items()):
-            owned = self._members.owned.get((topic, partition))
-            opened = self._opened(topic, self._members.view(topic))
-            gate = opened.first_closed(partition)
-            if owned is None or gate is None:
-                continue
-            for q, needed in sorted(opened.blockers(gate)):
+        for place, since, owned, gate, blockers in self._waiting():
+            for q, needed in blockers:
+                facts = self._facts(place[0], q, needed, since)
+                reason, detail = why(facts)
                 yield {
-                    "topic": topic,
-                    "partition": partition,
+                    "topic": place[0],
+                    "partition": place[1],
                     "epoch": gate.epoch,
                     "waits_for": q,
                     "needs_offset": needed,
-                    "at_offset": self._position(topic, q),
+                    "at_offset": facts.proven,
                     "records_held": len(owned.held),
                     "since": since,
-                    "owner": "this member" if (topic, q) in self._members.owned else "another member",
+                    "owner": self._owner(facts),
+                    "eta": self._progress[place[0], q].eta(needed),
+                    "reason": reason.value,
+                    "detail": detail,
                 }
+
+    def _waiting(self) -> Iterator[tuple[Place, float, Owned, Gate, list[tuple[int, int]]]]:
+        for place, since in sorted(self._closed.items()):
+            owned = self._members.owned.get(place)
+            opened = self._opened(place[0], self._members.view(place[0]))
+            gate = opened.first_closed(place[1])
+            if owned is not None and gate is not None:
+                yield place, since, owned, gate, sorted(opened.blockers(gate))
+
+    def _explain(self) -> None:
+        """Once a second: look at the origins of gates that stay closed, and log what does not pass by itself."""
+        now = clock.now()
+        if now < self._explain_at:
+            return
+        self._explain_at = now + PATIENCE
+        watched: set[Place] = set()
+        for place, since, _, _, blockers in self._waiting():
+            for q, needed in blockers:
+                facts = self._facts(place[0], q, needed, since)
+                if now - since >= PATIENCE:
+                    watched.add((place[0], q))
+                    self._origins.report(place, (place[0], q), *why(facts))
+        self._origins.watch(watched)
+        if not self._closed:
+            self._progress.clear()
+
+    def _facts(self, topic: str, q: int, needed: int, since: float) -> OriginFacts:
+        owned = self._members.owned.get((topic, q))
+        commit = self._commit(topic, q)
+        committed = 0 if commit is None else commit.offset
+        progress = self._progress.setdefault((topic, q), _Progress(committed, since))
+        progress.saw(committed, clock.now())
+        look = self._origins.get((topic, q))
+        by_us = self._settings.auto_commit and self._settings.auto_store
+        return OriginFacts(
+            topic=topic,
+            partition=q,
+            needs=needed,
+            committed=committed,
+            proven=self._position(topic, q),
+            highest_committed=max(committed, self._positions.highest(topic, q)) if owned is None else committed,
+            owner="this member" if owned is not None else None if look is None else look.owner,
+            log_start=None if look is None else look.log_start,
+            stable_end=None if look is None else look.stable_end,
+            high_watermark=None if look is None else look.high_watermark,
+            returned=None if owned is None or by_us else owned.returned,
+            paused=owned is not None and owned.paused_by_user,
+            still_for=clock.now() - max(progress.changed_at, since),
+        )
+
+    @staticmethod
+    def _owner(facts: OriginFacts) -> str:
+        if facts.owner is None:
+            return "another member"
+        return facts.owner or "nobody"
 
     def _judge(self, topic: str, view: View) -> set[Place]:
         """Set the limits of one topic's partitions. Returns the places whose positions other members have to raise."""
@@ -99,7 +162,8 @@ class Gatekeeper:
                 # KIP-694: nobody reads it any more. What lies below the cut is being deleted; above it are only strays.
                 owned.limit = min(owned.limit, view.timeline.cut_of_retired(owned.partition))
             if gate is None:
-                self._closed.pop(owned.place, None)
+                if self._closed.pop(owned.place, None) is not None:
+                    self._origins.opened(owned.place)
             else:
                 self._closed.setdefault(owned.place, clock.now())
                 waited |= {(topic, q) for q, _ in opened.blockers(gate) if (topic, q) not in self._members.owned}
@@ -116,17 +180,18 @@ class Gatekeeper:
 
     def _position(self, topic: str, q: int) -> int:
         """What the group has committed on `q`, acknowledged; with callbacks only as far as the flush is proven."""
-        owned = self._members.owned.get((topic, q))
-        commit: Commit | None
-        if owned is not None and owned.started:
-            # A seek backwards leaves the commit where it was; what lies between is not processed any more.
-            acknowledged = None if owned.committed is None else min(owned.committed, owned.processed)
-            commit = None if acknowledged is None else Commit(acknowledged, owned.committed_epoch)
-        else:
-            commit = self._positions.get(topic, q)
+        commit = self._commit(topic, q)
         if self._members.listener is not None:
             return proven_position(self._members.view(topic).timeline, q, commit)
         return 0 if commit is None else commit.offset
+
+    def _commit(self, topic: str, q: int) -> Commit | None:
+        owned = self._members.owned.get((topic, q))
+        if owned is None or not owned.started:
+            return self._positions.get(topic, q)
+        # A seek backwards leaves the commit where it was; what lies between is not processed any more.
+        acknowledged = None if owned.committed is None else min(owned.committed, owned.processed)
+        return None if acknowledged is None else Commit(acknowledged, owned.committed_epoch)
 
     def _announce(self, owned: Owned, view: View, opened: Opened) -> None:
         """KIP-253's onPartitionKeyAssigned: once per opened gate, before the first record behind it."""
@@ -147,3 +212,25 @@ class Gatekeeper:
             owned.paused_for_hold = False
             if not owned.paused_by_user:
                 self._members.raw.resume([TopicPartition(owned.topic, owned.partition)])
+
+
+class _Progress:
+    """How a group's position of one origin has moved while a gate waited for it."""
+
+    __slots__ = ("changed_at", "first", "first_at", "last")
+
+    def __init__(self, committed: int, at: float) -> None:
+        self.first = self.last = committed
+        self.first_at = self.changed_at = at
+
+    def saw(self, committed: int, at: float) -> None:
+        """A look at the position."""
+        if committed != self.last:
+            if committed < self.last:
+                self.first, self.first_at = committed, at  # it went back: a rate from before would mislead
+            self.last, self.changed_at = committed, at
+
+    def eta(self, needs: int) -> float | None:
+        """Seconds until `needs` at the rate so far, or None while there is no rate."""
+        gained, took = self.last - self.first, self.changed_at - self.first_at
+        return (needs - self.last) * took / gained if gained > 0 and took > 0 else None

@@ -10,9 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    Consumer,
+    TopicPartition,
+)
 
-from ..partitioner.errors import PeerError, StaleViewError, TopicNotFoundError
+from ..partitioner.errors import AssignmentError, PeerError, StaleViewError, TopicNotFoundError
+from ..partitioner.gate import Gates
+from ..partitioner.starts import Commit
+from ..partitioner.timeline import Timeline
 from . import clock
 from .config import ConsumerSettings
 from .kafka_errors import translated
@@ -47,6 +57,8 @@ class Membership:
         self._retry_at = 0.0
         self._physical: dict[str, int] = {}
         self._errors: list[BaseException] = []
+        self._telling = False
+        self.manual = False
 
     def listen(
         self,
@@ -96,9 +108,13 @@ class Membership:
 
     def revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
         """Flush, commit what was processed, forget. No commit is on its way when this returns."""
+        self._give_up(partitions, "on_revoke")
+
+    def _give_up(self, partitions: list[TopicPartition], what: str | None) -> None:
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
         self.before_revoke(places)
-        self._tell("on_revoke", partitions)
+        if what is not None:
+            self._tell(what, partitions)
         try:
             self.commits.on_revoke([self.owned[place] for place in places])
         except Exception as error:
@@ -117,7 +133,7 @@ class Membership:
         for place in places:
             del self.owned[place]
         try:
-            if self.settings.incremental:
+            if self._by_delta:
                 self.raw.incremental_unassign(fetching)
             else:
                 self.raw.unassign()
@@ -129,6 +145,7 @@ class Membership:
 
     def _tell(self, what: str, partitions: list[TopicPartition]) -> None:
         callback = self._callbacks.get(what)
+        self._telling = True
         try:
             if callback is not None:
                 callback(self._application, partitions)
@@ -136,6 +153,40 @@ class Membership:
                 getattr(self.listener, what)(partitions)
         except Exception as error:
             self._errors.append(error)
+        finally:
+            self._telling = False
+
+    # -- assignment by hand ----------------------------------------------------------------------------------------
+
+    @property
+    def _by_delta(self) -> bool:
+        """Whether the client library takes changes of its assignment, and not the whole."""
+        return self.settings.incremental and not self.manual
+
+    def assign(self, partitions: list[TopicPartition], replace: bool) -> None:
+        """The application's (incremental_)assign: own these; inside on_assign, only say where they start.
+
+        partitions: an offset of each may say where. replace: instead of what was assigned before.
+        """
+        if not self._telling:
+            self.manual = True
+            new = {(p.topic, p.partition) for p in partitions}
+            self.unassign([TopicPartition(*place) for place in self.owned if replace or place in new])
+        for place in partitions:
+            key = (place.topic, place.partition)
+            if not self._telling:
+                self.owned[key] = Owned(*key)
+                self._unstarted[place.topic] = clock.now()
+                self.views.follow(place.topic)
+            if key in self.owned and place.offset not in (OFFSET_INVALID, OFFSET_STORED):
+                self.owned[key].wanted = place.offset
+
+    def unassign(self, partitions: list[TopicPartition] | None = None) -> None:
+        """The application's (incremental_)unassign; inside a rebalance callback keyorder does it anyway."""
+        if not self._telling:
+            gone = [TopicPartition(*place) for place in self.owned] if partitions is None else partitions
+            if gone:
+                self._give_up(gone, None)
 
     # -- starting ------------------------------------------------------------------------------------------------
 
@@ -167,21 +218,47 @@ class Membership:
         everywhere = range(self._physical[topic])
         commits = self.starter.committed(topic, everywhere)
         owned = {o.partition for o in self.owned.values() if o.topic == topic}
-        if self.starter.waits_for_founder(timeline, commits, owned):
+        if not self.manual and self.starter.waits_for_founder(timeline, commits, owned):
             return False
-        if 0 in new and self.starter.needs_founding(timeline, commits):
+        if (0 in new or self.manual) and self.starter.needs_founding(timeline, commits):
             logs = self.starter.logs(topic, everywhere)
             if not self.views.await_look(topic, clock.now(), self.settings.control_timeout):
                 raise StaleViewError(topic, self.settings.control_timeout)
             timeline = self.view(topic).timeline
             commits.update(self.starter.found(timeline, commits, logs))
+        if self.manual:
+            self._refuse_without_origins(timeline, commits, new, owned)
         for start in self.starter.starts(timeline, commits, sorted(new)):
             state = self.owned[topic, start.partition]
-            state.start_at(start.offset)
+            state.start_at(start.offset if state.wanted is None else self._resolved(state.place, state.wanted))
             state.committed = start.committed
             state.committed_epoch = state.warned = state.flushed = start.epoch
         self.gates.changed(topic)
         return True
+
+    def _resolved(self, place: Place, offset: int) -> int:
+        """An offset that the application gave, with OFFSET_BEGINNING and OFFSET_END asked of the leader."""
+        if offset >= 0:
+            return offset
+        low, high = self.starter.log(*place)
+        if offset == OFFSET_BEGINNING:
+            return low
+        return high if offset == OFFSET_END else max(low, high + offset + 2000)  # OffsetTail(n) is -2000 - n
+
+    def _refuse_without_origins(
+        self, timeline: Timeline, commits: dict[int, Commit], new: set[int], owned: set[int]
+    ) -> None:
+        """A gate whose origin nobody here reads would stay shut for ever, unless the group has opened it already."""
+        if not (self.settings.ordered and timeline.ordered):
+            return
+        opened = Gates(timeline).open_now(
+            lambda q: commits[q].offset if q in commits else 0, self.views.waived(timeline.topic)
+        )
+        for p in sorted(new):
+            gate = opened.first_closed(p)
+            missing = {q for q, _ in opened.blockers(gate)} - owned if gate is not None else set()
+            if missing:
+                raise AssignmentError(timeline.topic, p, tuple(sorted(missing)))
 
     def _count_partitions(self, topic: str) -> None:
         with translated("describe", f"topic {topic}"):
@@ -198,7 +275,7 @@ class Membership:
         more = list(more)
         for owned in more:
             owned.fetching = True
-        if self.settings.incremental:
+        if self._by_delta:
             self.raw.incremental_assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
         else:
             # An eager member can only replace its assignment: those already running go on where they are.
@@ -220,12 +297,7 @@ class Membership:
     def seek(self, place: TopicPartition) -> None:
         """The application's seek: the position becomes what it says."""
         owned = self._expect(place)
-        low, high = self.starter.log(place.topic, place.partition)
-        offset = place.offset
-        if offset in (OFFSET_INVALID, -2):
-            offset = low
-        elif offset == -1:
-            offset = high
+        offset = self._resolved(owned.place, OFFSET_BEGINNING if place.offset == OFFSET_INVALID else place.offset)
         owned.start_at(offset)
         if owned.fetching:
             self.raw.seek(TopicPartition(place.topic, place.partition, offset))

@@ -22,6 +22,7 @@ class Owned:
     record_end: next offset after the last record returned; `returned` may be further, past records that never show
     (transaction markers, aborted and compacted ones), as end-of-partition events tell.
     queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
+    wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
     warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
     """
 
@@ -45,6 +46,7 @@ class Owned:
         "stored",
         "topic",
         "unfinished",
+        "wanted",
         "warned",
     )
 
@@ -54,6 +56,7 @@ class Owned:
         self.fetched = self.returned = self.processed = self.record_end = 0
         self.eof = -1
         self.stored: int | None = None
+        self.wanted: int | None = None
         self.committed: int | None = None
         self.committed_epoch: int | None = None
         self.limit: float = inf

@@ -39,6 +39,7 @@ class GroupPositions(threading.Thread):
         self._wake = threading.Condition()
         self._watched: frozenset[Place] = frozenset()
         self._known: dict[Place, Commit] = {}
+        self._highest: dict[Place, int] = {}
         self._pause = _FIRST
         self._stopping = False
         self.failure: KeyorderError | None = None
@@ -57,9 +58,14 @@ class GroupPositions(threading.Thread):
         """The last answer, or None."""
         return self._known.get((topic, partition))
 
+    def highest(self, topic: str, partition: int) -> int:
+        """The highest offset ever seen committed there: above the last answer after a commit that went back."""
+        return self._highest.get((topic, partition), 0)
+
     def forget(self, topic: str) -> None:
         """Drop all answers for a topic: a seek may have moved positions back."""
         self._known = {place: commit for place, commit in self._known.items() if place[0] != topic}
+        self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
 
     def stop(self) -> None:
         """End the thread."""
@@ -96,6 +102,8 @@ class GroupPositions(threading.Thread):
         known = dict(self._known)
         for answer in answers:
             if answer.error is None and answer.offset >= 0:
-                known[answer.topic, answer.partition] = Commit(answer.offset, epoch_of(answer.metadata))
+                place = (answer.topic, answer.partition)
+                known[place] = Commit(answer.offset, epoch_of(answer.metadata))
+                self._highest[place] = max(self._highest.get(place, 0), answer.offset)
         self._pause = min(self._pause * _GROWTH, _LAST) if known == self._known else _FIRST
         self._known = known

@@ -66,7 +66,11 @@ class TimelineWriter:
         """Commit a waiver of one of this topic's gates. Raises as `write`."""
         self._commit(waiver_key(waiver), encode_waiver(waiver), "waiver")
 
-    def _commit(self, key: bytes, value: bytes, step: str) -> None:
+    def delete_waiver(self, key: bytes) -> None:
+        """Take a waiver back. Raises as `write`."""
+        self._commit(key, None, "waiver")
+
+    def _commit(self, key: bytes, value: bytes | None, step: str) -> None:
         slot_topic, slot_partition = timeline_slot(self.topic)
         try:
             self._producer.begin_transaction()

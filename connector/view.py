@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import KeyorderError, NotAuthorizedError, PeerError
 from ..partitioner.gate import Gates
-from ..partitioner.records import CONTROL_TOPIC, Waiver
+from ..partitioner.records import CONTROL_TOPIC, Waiver, waiver_of_key
 from ..partitioner.routing import Routing
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
 from . import clock
 from .config import connection_of
-from .control_reader import ControlReader, Look
+from .control_reader import ControlMessage, ControlReader, Look
 from .control_topics import timeline_slot
 from .kafka_errors import translate, translated
 
@@ -48,7 +48,7 @@ class ViewKeeper(threading.Thread):
         self._servers = str(config.get("bootstrap.servers"))
         self._timelines: dict[str, Timeline] = {}
         self._views: dict[str, View] = {}
-        self._waivers: dict[str, set[tuple[int, int]]] = {}
+        self._waivers: dict[str, dict[tuple[int, int], str]] = {}
         self._as_of: dict[str, float] = {}
         self._wanted: dict[str, float] = {}
         self._wake = threading.Condition()
@@ -81,8 +81,11 @@ class ViewKeeper(threading.Thread):
         return known
 
     def waived(self, topic: str) -> set[tuple[int, int]]:
-        """(partition, epoch) of the gates that an operator let go for this group."""
-        return self._waivers.get(topic, set())
+        """(partition, epoch) of the gates that an operator let go for this group, on this very topic."""
+        timeline, waivers = self._timelines.get(topic), self._waivers.get(topic)
+        if timeline is None or not waivers:
+            return set()
+        return {gate for gate, topic_id in waivers.items() if topic_id == timeline.topic_id}
 
     def as_of(self, topic: str) -> float:
         """The start of the last look that was read up to; minus infinity before the first."""
@@ -157,8 +160,8 @@ class ViewKeeper(threading.Thread):
             record = message.record
             if isinstance(record, Timeline):
                 self._take(record)
-            elif isinstance(record, Waiver) and record.group == self._group:
-                self._waivers.setdefault(record.topic, set()).add((record.partition, record.epoch))
+            else:
+                self._take_waiver(message)
         if self._look is None and self._due(topics):
             self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
             self._look_topics = topics
@@ -199,6 +202,18 @@ class ViewKeeper(threading.Thread):
             for topic in topics:
                 self._as_of[topic] = max(began, self._as_of.get(topic, float("-inf")))
             self._wake.notify_all()
+
+    def _take_waiver(self, message: ControlMessage) -> None:
+        named = waiver_of_key(message.key)
+        if named is None or named[3] != self._group:
+            return
+        topic, epoch, partition, _ = named
+        waivers = dict(self._waivers.get(topic, {}))  # the polling thread may be reading the old one
+        if isinstance(message.record, Waiver):
+            waivers[partition, epoch] = message.record.topic_id
+        else:
+            waivers.pop((partition, epoch), None)
+        self._waivers[topic] = waivers
 
     def _take(self, timeline: Timeline) -> None:
         topic = timeline.topic

@@ -113,6 +113,21 @@ class PartitionRefusedError(UsageError, ValueError):
         )
 
 
+class AssignmentError(UsageError, ValueError):
+    """assign() of a partition without the origins for which it waits."""
+
+    def __init__(self, topic: str, partition: int, origins: tuple[int, ...]) -> None:
+        super().__init__(topic, partition, origins)
+        self.topic, self.partition, self.origins = topic, partition, origins
+
+    def __str__(self) -> str:
+        origins = ", ".join(map(str, self.origins))
+        return (
+            f"assign() of {self.topic!r} partition {self.partition} without partition {origins}: keys came from there, and the "
+            f"group has not processed them yet; assign {origins} too, or set enable.ordered.delivery=false"
+        )
+
+
 class BrokerUnreachableError(PeerError):
     """No broker answered in time."""
 

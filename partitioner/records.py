@@ -27,6 +27,7 @@ WAIVER = codec.record_kind(
     "waiver",
     [
         {"name": "topic", "type": "string"},
+        {"name": "topic_id", "type": "string"},
         {"name": "group", "type": "string"},
         {"name": "epoch", "type": "int"},
         {"name": "partition", "type": "int"},
@@ -103,9 +104,13 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """An operator let one gate of one group open, and answers for the order."""
+    """An operator let one gate of one group open, and answers for the order.
+
+    topic_id: of the topic as it was then: one that is made again counts its epochs from the beginning.
+    """
 
     topic: str
+    topic_id: str
     group: str
     epoch: int
     partition: int
@@ -125,6 +130,17 @@ def timeline_key(topic: str) -> bytes:
 def waiver_key(waiver: Waiver) -> bytes:
     """The record key of a waiver; the group comes last, since its name may hold anything."""
     return f"waiver:{waiver.topic}:{waiver.epoch}:{waiver.partition}:{waiver.group}".encode()
+
+
+def waiver_of_key(key: bytes) -> tuple[str, int, int, str] | None:
+    """(topic, epoch, partition, group) of a waiver's key; a tombstone has nothing else. None for any other key."""
+    parts = key.split(b":", 4)
+    if len(parts) != 5 or parts[0] != b"waiver" or not (parts[2].isdigit() and parts[3].isdigit()):
+        return None
+    try:
+        return parts[1].decode(), int(parts[2]), int(parts[3]), parts[4].decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def lease_key(writer: str, nonce: str) -> bytes:

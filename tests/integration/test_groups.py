@@ -2,62 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer, TopicAdmin
+from confluent_kafka import Consumer, Producer, TopicPartition
+from keyorder import KeyRebalanceListener, OrderedConsumer, TopicAdmin
 from keyorder.partitioner.errors import GroupResetError
 from support.cluster import KafkaUnderTest
-
-QUICK = {"keyorder.view.age.ms": "400"}
-
-
-def group_config(kafka: KafkaUnderTest, group: str, **more: object) -> dict[str, object]:
-    return {
-        **kafka.client_config(),
-        "group.id": group,
-        "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 50,
-        "log_level": 0,
-        **{name.replace("_", "."): value for name, value in more.items()},
-    }
-
-
-def read(consumer: OrderedConsumer, count: int, timeout: float = 30.0) -> list[Message]:
-    """Exactly `count` records, or a failure that names the gates."""
-    deadline = time.monotonic() + timeout
-    messages: list[Message] = []
-    while len(messages) < count:
-        assert time.monotonic() < deadline, f"{len(messages)} of {count}; gates: {consumer.gates()}"
-        messages.extend(consumer.consume(count - len(messages), 0.1))
-    return messages
-
-
-def await_that(consumer: OrderedConsumer, condition: Callable[[], bool], timeout: float = 30.0) -> list[Message]:
-    """Poll until the condition holds."""
-    deadline = time.monotonic() + timeout
-    messages: list[Message] = []
-    while not condition():
-        assert time.monotonic() < deadline, f"never; gates: {consumer.gates()}"
-        message = consumer.poll(0.05)
-        if message is not None:
-            messages.append(message)
-    return messages
-
-
-def moving_key(admin: TopicAdmin, topic: str, count: int) -> str:
-    """A key that a growth to `count` gives another home."""
-    layout = admin.describe(topic).layout
-    return next(k for k in (f"k{i}" for i in range(1000)) if layout.home(k) != layout.resized(count).home(k))
-
-
-def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str]) -> None:
-    with OrderedProducer(kafka.client_config()) as producer:
-        for key, value in records:
-            producer.produce(topic, value, key)
-        assert producer.flush(20) == 0
+from support.groups import QUICK, await_that, group_config, moving_key, read, send
 
 
 class Log(KeyRebalanceListener):

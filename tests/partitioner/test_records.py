@@ -32,11 +32,11 @@ LEASES = st.builds(
     transaction_timeout_ms=st.integers(0, 2**31 - 1),
 )
 READIES = st.builds(Ready, NAMES, NAMES, NAMES, st.integers(0, 2**31 - 1), CUTS)
-WAIVERS = st.builds(Waiver, NAMES, NAMES, st.integers(0, 99), st.integers(0, 99), NAMES, NAMES, OFFSETS)
 SMALL = st.integers(0, 2**31 - 1)
 RETIREMENTS = st.builds(
     Retirement, st.booleans(), st.lists(NAMES, max_size=2).map(tuple), st.none() | OFFSETS, st.booleans()
 )
+WAIVERS = st.builds(Waiver, NAMES, NAMES, NAMES, st.integers(0, 99), st.integers(0, 99), NAMES, NAMES, OFFSETS)
 
 
 @st.composite
@@ -274,8 +274,8 @@ def test_keys_are_apart() -> None:
         records.ready_key("t", "w", "n1"),
         records.ready_key("t", "w", "n2"),
         records.ready_key("u", "w", "n1"),
-        records.waiver_key(Waiver("t", "g", 1, 2, "who", "why")),
-        records.waiver_key(Waiver("t", "h", 1, 2, "who", "why")),
-        records.waiver_key(Waiver("t", "g", 1, 3, "who", "why")),
+        records.waiver_key(Waiver("t", "id", "g", 1, 2, "who", "why")),
+        records.waiver_key(Waiver("t", "id", "h", 1, 2, "who", "why")),
+        records.waiver_key(Waiver("t", "id", "g", 1, 3, "who", "why")),
     }
     assert len(keys) == 9
