@@ -215,6 +215,8 @@ class Membership:
             return False
         self._count_partitions(topic)
         timeline = self.view(topic).timeline
+        if self.view(topic).managed:
+            self.starter.check_identity(timeline)
         everywhere = range(self._physical[topic])
         commits = self.starter.committed(topic, everywhere)
         owned = {o.partition for o in self.owned.values() if o.topic == topic}

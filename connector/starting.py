@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from ..partitioner.starts import (
@@ -22,8 +23,10 @@ from ..partitioner.starts import (
     state_of,
 )
 from ..partitioner.timeline import Timeline
+from .config import connection_of
 from .kafka_errors import translate
 from .log_offsets import LogOffsets
+from .metadata import identify
 
 _TIMEOUT = 10.0
 
@@ -46,11 +49,17 @@ class Starter:
     ) -> None:
         bootstrap_servers = str(config.get("bootstrap.servers"))
         self._offsets, self._committed_only = LogOffsets(config), committed_only
+        self._admin = AdminClient(connection_of(config))
         self._raw, self._group, self._bootstrap, self._from_latest = raw, group, bootstrap_servers, from_latest
 
     def close(self) -> None:
         """Release what was opened for asking."""
         self._offsets.close()
+
+    def check_identity(self, timeline: Timeline) -> None:
+        """Stop where the timeline is that of another topic of this name. Raises IdentityMismatchError."""
+        found = identify(self._admin, timeline.topic, self._bootstrap)
+        timeline.check_identity(found.topic_id, found.cluster_id)
 
     def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:
         """The group's commits, by partition; partitions without one are absent."""

@@ -220,7 +220,8 @@ class ViewKeeper(threading.Thread):
         if topic not in self._wanted:
             return
         known = self._timelines.get(topic)
-        if known is not None:
+        if known is not None and (known.topic_id == timeline.topic_id or topic in self._as_of):
+            # Before the first look is read to its end, older records may be of a topic that was deleted since.
             known.check_successor(timeline)
         self._timelines[topic] = timeline
         if known != timeline:

@@ -286,6 +286,22 @@ class GroupResetError(OrderError):
         )
 
 
+class GroupNotEmptyError(OrderError):
+    """Offsets of a group with members cannot be set: they would go on from where they are, and commit over it."""
+
+    retriable = True
+
+    def __init__(self, group: str, members: int | None) -> None:
+        super().__init__(group, members)
+        self.group, self.members = group, members
+
+    def __str__(self) -> str:
+        count = "members again" if self.members is None else f"{self.members} member(s)"
+        return (
+            f"group {self.group!r} has {count}: stop all of them, wait until the group is empty, then set its offsets"
+        )
+
+
 class RecordVersionError(OrderError):
     """A control record was written by a newer, incompatible keyorder."""
 

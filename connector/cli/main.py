@@ -22,6 +22,8 @@ from .output import emit_json, error_document, wants_json
 COMMANDS = {
     "controller": "connector.cli.controller:controller",
     "demo": "connector.cli.demo:demo",
+    "gates": "connector.cli.gates:gates",
+    "groups": "connector.cli.groups:groups",
     "local": "connector.cli.local:local",
     "topics": "connector.cli.topics:topics",
 }

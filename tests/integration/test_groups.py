@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
 from keyorder import KeyRebalanceListener, OrderedConsumer, TopicAdmin
-from keyorder.partitioner.errors import GroupResetError
+from keyorder.partitioner.errors import GroupResetError, IdentityMismatchError
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, await_that, group_config, moving_key, read, send
+from support.groups import QUICK, await_gone, await_that, group_config, moving_key, read, send
 
 
 class Log(KeyRebalanceListener):
@@ -206,8 +207,6 @@ def test_seeking_an_origin_back_closes_the_gate_again(kafka: KafkaUnderTest, top
 @pytest.mark.kip("K253-66", "K694-25")
 def test_an_unmanaged_topic_is_read_as_by_a_stock_consumer(kafka: KafkaUnderTest, topic_name: str) -> None:
     """And goes on in order once it is adopted and grown."""
-    from confluent_kafka.admin import NewTopic
-
     stock = kafka.admin()
     stock.create_topics([NewTopic(topic_name, 2)])[topic_name].result(10)
     producer = Producer({**kafka.client_config(), "partitioner": "murmur2_random"})
@@ -248,3 +247,27 @@ def test_late_stock_records_are_counted_as_strays(kafka: KafkaUnderTest, topic_n
     assert misplaced > 0
     assert consumer.strays == misplaced
     consumer.close()
+
+
+@pytest.mark.kip("C-11")
+def test_a_topic_that_was_made_again_is_never_read_by_its_old_timeline(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Until somebody adopts it anew, a reader stops; afterwards the old timeline, still in the log, is none of its."""
+    admin, cluster = TopicAdmin(kafka.client_config()), kafka.admin()
+    admin.create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, *((f"k{i}", "old") for i in range(10)))
+    admin.expand(topic_name, 2)
+    cluster.delete_topics([topic_name])[topic_name].result(20)
+    await_gone(cluster, topic_name)
+    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(20)
+    first = OrderedConsumer(group_config(kafka, topic_name))
+    first.subscribe([topic_name])
+    with pytest.raises(IdentityMismatchError, match="adopt"):
+        read(first, 1)
+    first.close()
+
+    admin.adopt(topic_name, again=True)
+    send(kafka, topic_name, ("k", "new"))
+    second = OrderedConsumer(group_config(kafka, topic_name))
+    second.subscribe([topic_name])
+    assert [m.value() for m in read(second, 1)] == [b"new"]
+    second.close()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
 
@@ -56,3 +57,10 @@ def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str]) -> None:
         for key, value in records:
             producer.produce(topic, value, key)
         assert producer.flush(20) == 0
+
+
+def await_gone(cluster: AdminClient, topic: str, timeout: float = 30.0) -> None:
+    """Return once a deleted topic is not listed any more."""
+    deadline = time.monotonic() + timeout
+    while topic in cluster.list_topics(timeout=10).topics:
+        assert time.monotonic() < deadline, f"{topic} is still there"

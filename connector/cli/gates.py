@@ -1,0 +1,114 @@
+"""`keyorder gates list|release`: closed gates of a group and why they are closed; letting one go, on the record."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from ..groups.group_admin import ClosedGate, GroupAdmin
+from .connecting import Connection, connection_options
+from .output import emit, emit_json, output_option
+
+
+@click.group()
+def gates() -> None:
+    """Closed gates: what a group waits for before it reads on, and letting it go on without."""
+
+
+@gates.command("list")
+@click.option("--group", required=True, help="The consumer group.")
+@click.option("--topic", default=None, help="One topic. [default: all managed topics of the group]")
+@output_option
+@connection_options(timeout=30)
+def list_(connection: Connection, group: str, topic: str | None, output: str) -> None:
+    """List the closed gates of a group, each with its reason.
+
+    Judged by what the group has committed. A member knows more of itself: consumer.gates() in the program tells it.
+    """
+    connection.reach()
+    admin = GroupAdmin(connection.config)
+    topics = admin.topics_of(group) if topic is None else [topic]
+    found = [gate for name in topics for gate in admin.closed_gates(name, group)]
+    waived = [waiver for name in topics for waiver in admin.waivers(name, group)]
+    document = {"group": group, "gates": [document_of(g) for g in found], "waivers": [asdict(w) for w in waived]}
+    columns = ("topic", "partition", "epoch", "waits for", "needs", "at", "owner of the origin", "reason")
+    rows = [
+        (g.topic, g.partition, g.epoch, g.waits_for, g.needs_offset, g.at_offset, g.owner, g.reason.value)
+        for g in found
+    ]
+    if output == "table" and not found:
+        click.echo(f"No gate of group {group} is closed")
+    else:
+        emit(output, document, columns, rows)
+    if output == "table":
+        for gate in found:
+            click.echo(f"{gate.topic}[{gate.partition}]: {gate.detail}")
+        for waiver in waived:
+            click.echo(
+                f"{waiver.topic}[{waiver.partition}], epoch {waiver.epoch}: released by {waiver.who} ({waiver.why})"
+            )
+
+
+@gates.command()
+@click.option("--group", required=True, help="The consumer group.")
+@click.option("--topic", required=True, help="The topic.")
+@click.option("--partition", type=click.IntRange(min=0), required=True, help="The partition that waits.")
+@click.option("--epoch", type=click.IntRange(min=1), default=None, help="Which gate. [default: the first closed one]")
+@click.option("--why", required=True, help="The reason, for the record.")
+@click.option("--who", default=None, help="Who answers for it. [default: user@host]")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
+@output_option
+@connection_options(timeout=30)
+def release(
+    connection: Connection,
+    group: str,
+    topic: str,
+    partition: int,
+    epoch: int | None,
+    why: str,
+    who: str | None,
+    yes: bool,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Let one closed gate open for one group, though what it waits for was not processed.
+
+    Keys that came to the partition may then be delivered before their older records. It is written down with who, when
+    and why; members honour it at once, and a later `groups reset` takes it back.
+    """
+    connection.reach()
+    admin = GroupAdmin(connection.config)
+    closed = [g for g in admin.closed_gates(topic, group) if g.partition == partition]
+    if epoch is None:
+        if not closed:
+            raise click.UsageError(f"No gate of {topic}[{partition}] is closed for group {group}.")
+        epoch = min(closed, key=lambda g: g.begins).epoch
+    chosen = [g for g in closed if g.epoch == epoch]
+    behind = {g.waits_for: g.needs_offset - g.at_offset for g in chosen}
+    who = who or f"{getpass.getuser()}@{socket.gethostname()}"
+    if output == "table":
+        for q, offsets in sorted(behind.items()):
+            click.echo(f"Up to {offsets} records of {topic}[{q}] may then come after newer ones of their keys.")
+    if not dry_run:
+        if not yes:
+            click.confirm(f"Release {topic}[{partition}], epoch {epoch}, for group {group}?", abort=True, err=True)
+        admin.release(topic, group, partition, epoch, who, why)
+    if output == "json":
+        emit_json(
+            {
+                "dry_run": dry_run, "group": group, "topic": topic, "partition": partition, "epoch": epoch,
+                "who": who, "why": why, "unprocessed": {str(q): offsets for q, offsets in sorted(behind.items())},
+            }
+        )  # fmt: skip
+    else:
+        click.echo(f"{'Would release' if dry_run else 'Released'} {topic}[{partition}], epoch {epoch}, for {group}")
+
+
+def document_of(gate: ClosedGate) -> dict[str, Any]:
+    """A closed gate for programs; documented in docs/operations.md."""
+    return {**asdict(gate), "reason": gate.reason.value}

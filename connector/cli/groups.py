@@ -1,0 +1,143 @@
+"""`keyorder groups describe|reset`: a group's positions on managed topics, and setting them at a consistent cut."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from ..groups.group_admin import GroupAdmin, GroupStatus
+from ..groups.resetting import Point, Reset, Target, milliseconds_of
+from .connecting import Connection, connection_options
+from .output import emit, emit_json, emit_table, output_option
+
+
+@click.group()
+def groups() -> None:
+    """Consumer groups of managed topics."""
+
+
+@groups.command()
+@click.option("--group", required=True, help="The consumer group.")
+@click.option("--topic", default=None, help="One topic. [default: all managed topics of the group]")
+@output_option
+@connection_options(timeout=30)
+def describe(connection: Connection, group: str, topic: str | None, output: str) -> None:
+    """Show positions and lag as kafka-consumer-groups does, with the epoch that is flushed and the closed gate."""
+    connection.reach()
+    admin = GroupAdmin(connection.config)
+    topics = admin.topics_of(group) if topic is None else [topic]
+    found = [admin.describe(group, name) for name in topics]
+    state = found[0].state if found else "Dead"
+    partitions = [row for status in found for row in _documents(status)]
+    document = {
+        "group": group,
+        "state": state,
+        "members": found[0].members if found else 0,
+        "partitions": partitions,
+    }
+    columns = (
+        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
+        "EPOCH-FLUSHED", "GATE",
+    )  # fmt: skip
+    if output == "table" and not partitions:
+        click.echo(f"Group {group} has no offsets on a managed topic")
+        return
+    emit(output, document, columns, [_row(group, row) for row in partitions])
+    if output == "table":
+        click.echo(f"Group {group}: {state}, {document['members']} member(s)")
+
+
+@groups.command()
+@click.option("--group", required=True, help="The consumer group; it must be empty.")
+@click.option("--topic", required=True, help="The topic, all partitions of it.")
+@click.option("--to-earliest", is_flag=True, help="To the beginnings of the logs.")
+@click.option("--to-latest", is_flag=True, help="To their ends.")
+@click.option("--to-datetime", default=None, metavar="TIME", help="To a time, such as 2026-01-31T12:00:00+00:00.")
+@click.option("--to-epoch", type=click.IntRange(min=0), default=None, help="To where this epoch of the layout began.")
+@click.option("--execute", is_flag=True, help="Do it. Without this the offsets are only shown.")
+@click.option("--dry-run", is_flag=True, help="Only show the offsets, which is the default.")
+@output_option
+@connection_options(timeout=30)
+def reset(
+    connection: Connection,
+    group: str,
+    topic: str,
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    to_epoch: int | None,
+    execute: bool,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Set a group's offsets on all partitions of a topic, at a cut that breaks no key's order.
+
+    One partition alone cannot be reset: a key's records lie on several. What lies behind a closed gate is lowered to it.
+    """
+    targets = [
+        *([Target(Point.EARLIEST)] if to_earliest else []),
+        *([Target(Point.LATEST)] if to_latest else []),
+        *([Target(Point.TIME, milliseconds_of(to_datetime))] if to_datetime is not None else []),
+        *([Target(Point.EPOCH, to_epoch)] if to_epoch is not None else []),
+    ]
+    if len(targets) != 1:
+        raise click.UsageError("Give one of --to-earliest, --to-latest, --to-datetime, --to-epoch.")
+    if execute and dry_run:
+        raise click.UsageError("--execute and --dry-run exclude each other.")
+    connection.reach()
+    done = GroupAdmin(connection.config).reset(topic, group, targets[0], execute)
+    if output == "json":
+        emit_json(_reset_document(done))
+        return
+    rows = [(topic, p, done.before.get(p), offset, done.clipped.get(p)) for p, offset in sorted(done.offsets.items())]
+    emit_table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "LOWERED FROM"), rows)
+    for waiver in done.taken_back:
+        click.echo(f"Waiver of {topic}[{waiver.partition}], epoch {waiver.epoch}, ends: its gate is passed anew")
+    click.echo("Done" if execute else "Nothing was changed: give --execute to do it")
+
+
+def _documents(status: GroupStatus) -> list[dict[str, Any]]:
+    rows = []
+    for p in status.partitions:
+        gate = p.gate
+        rows.append(
+            {
+                **asdict(p),
+                "gate": None
+                if gate is None
+                else {
+                    "epoch": gate.epoch,
+                    "begins": gate.begins,
+                    "waits_for": [{"partition": n.partition, "needs": n.needs, "at": n.at} for n in gate.blockers],
+                },
+            }
+        )
+    return rows
+
+
+def _row(group: str, row: dict[str, Any]) -> tuple[object, ...]:
+    owner, gate = row["owner"] or {}, row["gate"]
+    waits = ", ".join(f"{n['partition']} to {n['needs']}" for n in gate["waits_for"]) if gate else ""
+    return (
+        group, row["topic"], row["partition"], row["current_offset"], row["log_end_offset"], row["lag"],
+        owner.get("member_id"), owner.get("host"), owner.get("client_id"), row["epoch_flushed"],
+        f"closed from {gate['begins']}, waits for {waits}" if gate else "open",
+    )  # fmt: skip
+
+
+def _reset_document(done: Reset) -> dict[str, Any]:
+    def by_partition(offsets: Any) -> dict[str, int]:
+        return {str(p): offset for p, offset in sorted(offsets.items())}
+
+    return {
+        "executed": done.executed,
+        "group": done.group,
+        "topic": done.topic,
+        "target": {"point": done.target.point.value, "at": done.target.at},
+        "before": by_partition(done.before),
+        "offsets": by_partition(done.offsets),
+        "clipped": by_partition(done.clipped),
+        "waivers_taken_back": [asdict(waiver) for waiver in done.taken_back],
+    }

@@ -1,0 +1,157 @@
+"""`keyorder groups` and `keyorder gates` against a real broker: what is shown, what is refused, what members honour."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import TopicPartition
+from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector.cli.main import _run
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK, await_gone, await_that, group_config, moving_key, read, send
+
+
+class Run(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(self.out)
+        return parsed
+
+
+class Command:
+    """`keyorder <words>` in this process, against the test's broker."""
+
+    def __init__(self, kafka: KafkaUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
+        self._kafka, self._capsys = kafka, capsys
+
+    def __call__(self, *words: object, output: str = "json") -> Run:
+        self._capsys.readouterr()
+        given = [str(word) for word in words]
+        code = _run([*given, "--bootstrap-server", self._kafka.bootstrap_servers, "--output", output])
+        out, err = self._capsys.readouterr()
+        return Run(code, out, err)
+
+
+@pytest.fixture
+def keyorder(kafka: KafkaUnderTest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command, with nobody at the keyboard."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    return Command(kafka, capsys)
+
+
+def grown(kafka: KafkaUnderTest, topic: str) -> str:
+    """A topic of one partition, grown to two, with a record of a moved key before and one after."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic, 1, config=QUICK)
+    key = moving_key(admin, topic, 2)
+    send(kafka, topic, (key, "old"))
+    admin.expand(topic, 2)
+    send(kafka, topic, (key, "new"))
+    return key
+
+
+def stuck(kafka: KafkaUnderTest, topic: str) -> OrderedConsumer:
+    """A member whose application never commits: it got the old record, and waits before the new one."""
+    consumer = OrderedConsumer(group_config(kafka, topic, enable_auto_commit=False))
+    consumer.subscribe([topic])
+    assert [m.value() for m in read(consumer, 1)] == [b"old"]
+    await_that(consumer, lambda: len(consumer.gates()) == 1)
+    return consumer
+
+
+@pytest.mark.kip("C-11", "K253-54")
+def test_a_stuck_gate_is_listed_released_and_passed_anew_after_a_reset(
+    kafka: KafkaUnderTest, topic_name: str, keyorder: Command
+) -> None:
+    """Nothing happens unasked; the record says who and why; a reset takes the waiver back, so the replay is in order."""
+    grown(kafka, topic_name)
+    consumer = stuck(kafka, topic_name)
+    of_group = ("--group", topic_name)
+
+    (gate,) = keyorder("gates", "list", *of_group).document["gates"]
+    assert (gate["partition"], gate["epoch"], gate["waits_for"], gate["needs_offset"]) == (1, 1, 0, 1)
+    described = keyorder("groups", "describe", *of_group).document
+    assert (described["state"], described["members"]) == ("Stable", 1)
+    p0, p1 = described["partitions"]
+    assert (p0["gate"], p0["log_end_offset"], p0["lag"], p0["epoch_flushed"]) == (None, 1, 1, 0)
+    assert p1["gate"]["waits_for"] == [{"partition": 0, "needs": 1, "at": 0}]
+    assert p1["owner"]["member_id"] == consumer.memberid()
+    assert "closed from 0, waits for 0 to 1" in keyorder("groups", "describe", *of_group, output="table").out
+    assert "reason" in keyorder("gates", "list", *of_group, output="table").out
+
+    words = ("gates", "release", *of_group, "--topic", topic_name, "--partition", 1, "--why", "reader is gone")
+    assert keyorder(*words, "--dry-run").document["unprocessed"] == {"0": 1}
+    assert keyorder(*words).code == 130  # nobody said yes
+    assert consumer.poll(0.3) is None
+    assert keyorder(*words, "--yes", "--who", "olga").code == 0
+    assert [m.value() for m in read(consumer, 1)] == [b"new"]
+    (waiver,) = keyorder("gates", "list", *of_group).document["waivers"]
+    assert (waiver["who"], waiver["why"], waiver["partition"], waiver["epoch"]) == ("olga", "reader is gone", 1, 1)
+    assert waiver["at_ms"] > 0
+
+    words = ("groups", "reset", *of_group, "--topic", topic_name, "--to-earliest")
+    refused = keyorder(*words)
+    assert (refused.code, refused.document["error"]["type"]) == (3, "GroupNotEmptyError")
+    consumer.close()
+    planned = keyorder(*words).document
+    assert (planned["executed"], planned["offsets"]) == (False, {"0": 0, "1": 0})
+    assert len(planned["waivers_taken_back"]) == 1
+    assert keyorder(*words, "--execute").document["executed"]
+    assert keyorder("gates", "list", *of_group).document["waivers"] == []
+    again = stuck(kafka, topic_name)
+    assert again.poll(0.5) is None
+    again.close()
+
+
+@pytest.mark.kip("C-09")
+def test_offsets_are_reset_at_consistent_cuts(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
+    """By epoch, by time, to the end; each commit carries the epoch that it proves, and the group goes on from there."""
+    key = grown(kafka, topic_name)
+    time.sleep(0.05)  # a time between the two records, whose timestamps have milliseconds
+    between = datetime.now(timezone.utc).isoformat()
+    time.sleep(0.05)
+    send(kafka, topic_name, (key, "last"))
+    words = ("groups", "reset", "--group", topic_name, "--topic", topic_name, "--execute")
+
+    by_epoch = keyorder(*words, "--to-epoch", 1).document
+    assert (by_epoch["offsets"], by_epoch["clipped"]) == ({"0": 1, "1": 0}, {})
+    with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
+        consumer.subscribe([topic_name])
+        assert [m.value() for m in read(consumer, 2)] == [b"new", b"last"]
+        commits = consumer.committed([TopicPartition(topic_name, p) for p in range(2)], 5)
+        assert commits[0].metadata == "ko1:1"
+    assert keyorder(*words, "--to-datetime", between).document["offsets"] == {"0": 1, "1": 1}
+    assert keyorder(*words, "--to-latest").document["offsets"] == {"0": 1, "1": 2}
+    assert keyorder(*words, "--to-earliest").document["offsets"] == {"0": 0, "1": 0}
+    assert keyorder(*words, "--to-epoch", 7).document["error"]["message"].endswith("it has 0, 1")
+    assert keyorder(*words, "--to-epoch", 1, "--to-latest").code == 2
+    assert keyorder(*words, "--to-datetime", "soon").code == 2
+    assert keyorder("gates", "list", "--group", "nobody", "--topic", topic_name).code == 0
+
+
+def test_a_waiver_ends_with_its_topic(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
+    """A topic that is made again counts its epochs from the beginning: an old waiver must not open the new gate."""
+    grown(kafka, topic_name)
+    words = ("gates", "release", "--group", topic_name, "--topic", topic_name, "--partition", 1, "--yes", "--why", "x")
+    assert keyorder(*words).code == 0
+    cluster = kafka.admin()
+    cluster.delete_topics([topic_name])[topic_name].result(20)
+    await_gone(cluster, topic_name)
+    grown(kafka, topic_name)
+
+    consumer = stuck(kafka, topic_name)
+    assert consumer.poll(0.5) is None
+    assert keyorder("gates", "list", "--group", topic_name).document["waivers"] == []
+    consumer.close()
