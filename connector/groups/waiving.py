@@ -72,5 +72,5 @@ def _refuse_open_change(config: Mapping[str, Any], topic: str) -> None:
     for seen in reversed(readable(config, [timeline_slot(topic)], _TIMEOUT)):
         if seen.key == timeline_key(topic) and isinstance(seen.record, Timeline):
             if seen.record.change is not None:
-                raise ChangeOpenError(topic)
+                raise ChangeOpenError(topic, seen.record.change)
             return
