@@ -15,6 +15,7 @@ from keyorder.connector import clock
 from keyorder.connector.committing import Committer
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.gating import Gatekeeper
+from keyorder.connector.origins import OriginWatch
 from keyorder.connector.owned import Owned
 from keyorder.connector.positions import GroupPositions
 from keyorder.connector.reading import Intake
@@ -250,6 +251,9 @@ class _Others:
     def get(self, _: str, partition: int) -> Commit | None:
         return self.known.get(partition)
 
+    def highest(self, _: str, partition: int) -> int:
+        return self.known[partition].offset if partition in self.known else 0
+
 
 def _gatekeeper(timeline: Timeline, owned: Owned, ordered: bool = True) -> tuple[Gatekeeper, _Others, list[Any]]:
     """The gates of a member that owns one partition, with a listener whose calls are noted."""
@@ -265,7 +269,7 @@ def _gatekeeper(timeline: Timeline, owned: Owned, ordered: bool = True) -> tuple
         listener=listener,
         fetch=lambda more: [setattr(o, "fetching", True) for o in more],
     )
-    keeper = Gatekeeper(replace(SETTINGS, ordered=ordered), members, others)
+    keeper = Gatekeeper(replace(SETTINGS, ordered=ordered), members, others, OriginWatch({}, SETTINGS.group))
     keeper.ready = deque()
     owned.start_at(0)
     return keeper, others, loads
