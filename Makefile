@@ -10,7 +10,7 @@ JOBS   ?= 3
 PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) --dist loadgroup)
 CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integration/test_growth.py \
             tests/integration/test_broker_failures.py
-PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction
+PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
 .PHONY: help setup demo test test-docker test-docker-all chaos check format docs bench clean
 
@@ -47,6 +47,9 @@ test-docker-all: $(STAMP)  ## every broker test again, on containers
 
 chaos: $(STAMP)  ## 40 random changes between 1 and 64 partitions on three brokers, the controller killed at every step
 	@KEYORDER_CHAIN=40 KEYORDER_BROKERS=3 $(BIN)/python -Im pytest tests/integration/test_shrink.py -k random_chain -s
+
+bench: $(STAMP)  ## speed against other ways, in turns on one broker: ONLY=P9,P13 for some, QUICK=1 for a short form
+	@$(BIN)/keyorder bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

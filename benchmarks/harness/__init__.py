@@ -1,0 +1,1 @@
+"""What all measures share: alternation, statistics, cost, results, table and plot."""
