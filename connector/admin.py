@@ -36,6 +36,7 @@ from .controller import Change, Progress, TopologyController
 from .draining import DEFAULT_DELAY_MS, DELAY, ENABLE, Drainer, DrainStep
 from .kafka_errors import translate
 from .metadata import identify, patiently, wait_for_partitions
+from .rehoming import RehomingPlan, RehomingTerms
 from .timeline_writer import TimelineWriter, UnknownResultError
 
 VIEW_AGE = "keyorder.view.age.ms"
@@ -194,12 +195,20 @@ class TopicAdmin:
         """KIP-694's deletePartitions: `shrink`, by the KIP's name. Raises as `shrink`."""
         return self.shrink(topic, total_count, immediate=immediate)
 
-    def drain(self, topic: str, drainer: Drainer | None = None) -> list[DrainStep]:
+    def drain(
+        self, topic: str, drainer: Drainer | None = None, rehoming: RehomingTerms | None = None
+    ) -> list[DrainStep]:
         """Empty what may be emptied of the topic's retired partitions now, and say what the others wait for.
 
         drainer: keeps how long each has been retired, over several calls; a new one counts from this call.
+        rehoming: lets the surviving values of a compacted topic go to their keys' present homes; without it its retired
+        partitions are kept. The same call again resumes one that was killed. Raises as `expand`, and ScanOutdatedError.
         """
-        return (drainer or Drainer(self._config)).turn(self.timeline(topic))
+        return (drainer or Drainer(self._config)).turn(self.timeline(topic), rehoming)
+
+    def rehoming_plans(self, topic: str) -> list[RehomingPlan]:
+        """What re-homing would do to each retired partition of a compacted topic; reads their logs, changes nothing."""
+        return Drainer(self._config).plans(self.timeline(topic))
 
     def timeline(self, topic: str) -> Timeline:
         """The topic's timeline as it is now.

@@ -7,9 +7,9 @@ or none, and goes on from there; so the same command given again resumes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not re-exported
@@ -21,6 +21,7 @@ from ..partitioner.errors import (
     BrokerUnreachableError,
     ControllerFencedError,
     KafkaOperationError,
+    PeerError,
     RecordVersionError,
     UnmanagedTopicError,
     WriterLateError,
@@ -36,7 +37,7 @@ from ..partitioner.records import (
     lease_key,
     timeline_key,
 )
-from ..partitioner.timeline import Retirement, Timeline
+from ..partitioner.timeline import Retirement, Slice, Timeline
 from . import clock
 from .config import connection_of
 from .control_reader import ControlMessage, ControlReader, Look
@@ -45,7 +46,7 @@ from .crash import crash_point
 from .kafka_errors import translate, translated
 from .log_offsets import LogOffsets
 from .metadata import wait_for_partitions
-from .timeline_writer import TimelineWriter, UnknownResultError
+from .timeline_writer import DataRecord, TimelineWriter, UnknownResultError
 
 Progress = Callable[[str], None]
 
@@ -71,6 +72,24 @@ class Change:
     steps: tuple[ChangeStep, ...] = ()
     ends: Mapping[int, int] = field(default_factory=dict)
     begins: Mapping[int, int] = field(default_factory=dict)
+
+
+class Copier(Protocol):
+    """Who knows what to copy. timeline: that by which it was worked out."""
+
+    timeline: Timeline
+
+    def records(self, deadline: float) -> list[DataRecord] | None:
+        """The copies and tombstones of the slice at hand, from a look that begins now; None if that lasts too long."""
+
+
+class ScanOutdatedError(PeerError):
+    """The topic's layout has changed since the values to be re-homed were looked for. Nothing was written."""
+
+    retriable = True
+
+    def __str__(self) -> str:
+        return "the layout changed while values were being re-homed: run the same command again"
 
 
 class TopologyController:
@@ -108,6 +127,38 @@ class TopologyController:
             finally:
                 run.close()
 
+    def rehome(self, pieces: Iterable[Slice], copier: Copier, terms: ChangeTerms | None = None) -> Iterator[bool]:
+        """Re-home one slice after another, each in an attempt of its own; yields for each whether its values were looked at.
+
+        False: the partition is no longer retired, or emptied already. All slices are written with one pen, so a growth that
+        takes it over in between ends this. Raises ScanOutdatedError, and as `change`.
+        """
+        terms = terms or ChangeTerms()
+        ensure(self._admin, self._bootstrap)
+        run: _Run | None = None
+        try:
+            for piece in pieces:
+                self._steps, self._began = [], clock.now()
+                while True:
+                    run = run or _Run(self, copier.timeline.newest.count, terms, None, copier)
+                    try:
+                        looked_at = run.drive(piece).changed
+                        break
+                    except (UnknownResultError, BrokerUnreachableError, KafkaOperationError) as error:
+                        if not error.retriable:
+                            raise
+                        self._note(f"start over: {error}")
+                        if clock.now() - self._began > terms.timeout:
+                            raise WriterLateError(
+                                self.topic, ("(control topic)",), clock.now() - self._began
+                            ) from error
+                        run.close()
+                        run = None
+                yield looked_at
+        finally:
+            if run is not None:
+                run.close()
+
     def _note(self, name: str) -> None:
         self._steps.append(ChangeStep(name, clock.now() - self._began))
         self._progress(name)
@@ -117,15 +168,22 @@ class _Run:
     """One life of a controller: from fencing the others to the end, or to an unknown result."""
 
     def __init__(
-        self, owner: TopologyController, count: int, terms: ChangeTerms, retirement: Retirement | None
+        self,
+        owner: TopologyController,
+        count: int,
+        terms: ChangeTerms,
+        retirement: Retirement | None,
+        copier: Copier | None = None,
     ) -> None:
-        self._owner, self._count = owner, count
+        self._owner, self._count, self._terms, self._retirement = owner, count, terms, retirement
+        self._copier = copier
         self._config, self._bootstrap = owner._config, owner._bootstrap
         self._writer = TimelineWriter(self._config, owner.topic)
         self._reader = ControlReader(self._config, fetch_wait_ms=50)
         self._offsets = LogOffsets(self._config)
         self._writers = WriterSet()
         self._machine = ChangeMachine(count, self._writers, terms, owner._began, None, retirement)
+        self._started = False
         self._actions: deque[machine.Action] = deque()
         self._timeline: Timeline | None = None
         self._awaited: Timeline | None = None
@@ -134,15 +192,19 @@ class _Run:
         self._result: Change | None = None
         self._before = 0
 
-    def drive(self) -> Change:
-        """Run the machine to its end."""
-        self._writer.start()
-        # Only now: what is read before the others are fenced may still be overtaken by one of them.
-        self._reader.add([self._owner._slot, *all_writer_slots()])
-        for message in self._reader.read_to_end():
-            self._take(message)
+    def drive(self, piece: Slice | None = None) -> Change:
+        """Run a machine to its end. With slices it may be called again and again: the pen stays in this hand."""
+        if piece is not None:
+            self._machine = ChangeMachine(
+                self._count, self._writers, self._terms, self._owner._began, None, self._retirement, piece
+            )
+            self._result = None
+        if not self._started:
+            self._start()
         if self._timeline is None:
             raise UnmanagedTopicError(self._owner.topic)
+        if self._copier is not None and self._copier.timeline.epochs != self._timeline.epochs:
+            raise ScanOutdatedError
         self._before = self._timeline.newest.count
         self._owner._note("started")
         crash_point("controller-started")
@@ -152,6 +214,14 @@ class _Run:
                 self._carry_out(self._actions.popleft())
             self._listen(0.0 if self._actions else 0.02)
         return self._result
+
+    def _start(self) -> None:
+        self._writer.start()
+        # Only now: what is read before the others are fenced may still be overtaken by one of them.
+        self._reader.add([self._owner._slot, *all_writer_slots()])
+        for message in self._reader.read_to_end():
+            self._take(message)
+        self._started = True
 
     def close(self) -> None:
         self._writer.close()
@@ -179,6 +249,8 @@ class _Run:
 
     def _visible(self, timeline: Timeline) -> None:
         self._awaited = None
+        if self._machine.phase is machine.Phase.COPYING:
+            crash_point("rehome-written")
         if timeline.newest.number == timeline.last_number and timeline.change is None:
             crash_point("commit-written")
         elif timeline.change is not None:
@@ -212,10 +284,22 @@ class _Run:
             self._expel(action.nonce)
         elif isinstance(action, machine.ReadCuts):
             self._read_cuts(action)
+        elif isinstance(action, machine.CopySlice):
+            self._copy(action)
         elif isinstance(action, machine.Finish):
             self._finish(action)
         else:
             raise action.error
+
+    def _copy(self, action: machine.CopySlice) -> None:
+        assert self._copier is not None
+        records = self._copier.records(action.deadline)
+        if records is None:
+            self._step(machine.CopyTooLate())
+            return
+        crash_point("rehome-read")
+        self._awaited = action.timeline
+        self._writer.write(action.timeline, "rehome", records)
 
     def _name_of(self, timeline: Timeline) -> str:
         if timeline.change is not None:

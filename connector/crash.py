@@ -20,6 +20,20 @@ CONTROLLER_STEPS = (
     "commit-written",
     "abort-sent",
 )
+REHOMING_STEPS = (
+    "rehome-scanned",
+    "controller-started",
+    "plan-written",
+    "prepare-sent",
+    "prepare-written",
+    "all-ready",
+    "cuts-read",
+    "rehome-read",
+    "rehome-sent",
+    "rehome-written",
+    "rehome-done",
+    "edit-sent",
+)
 
 
 def crash_point(name: str) -> None:

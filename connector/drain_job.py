@@ -10,6 +10,7 @@ from ..partitioner.errors import ControllerFencedError, KeyorderError
 from ..partitioner.timeline import Timeline
 from .admin import TopicAdmin
 from .draining import Drainer, DrainStep
+from .rehoming import RehomingTerms
 from .supervised import typed_errors
 from .timeline_edit import ChangeOpenError
 
@@ -56,7 +57,7 @@ class DrainJob:
                 continue
             try:
                 with typed_errors(topic, self._servers), TopicAdmin(self._config) as admin:
-                    told += [step for step in admin.drain(topic, self._drainer) if self._is_news(step)]
+                    told += [step for step in admin.drain(topic, self._drainer, RehomingTerms()) if self._is_news(step)]
             except (ControllerFencedError, ChangeOpenError):
                 pass  # its turn comes again
             except KeyorderError as error:

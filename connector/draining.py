@@ -4,12 +4,16 @@ A job per retired partition and epoch, which blocks no change: a growth that use
 partition is emptied when it may be: deletion is switched on for the topic (or this shrink asked for it), the delay is
 over, and the groups that the shrink named have processed everything below the cut, unless an operator forced it. Groups
 that were not named may lose what they have not read; the plan of a shrink says so.
+
+On a compacted topic its values are the only ones of their keys: they are re-homed first (`rehoming`), and their tombstones
+take the place of DeleteRecords, which the broker refuses there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +27,9 @@ from . import clock
 from .config import boolean, connection_of, milliseconds
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
-from .metadata import is_compacted
-from .timeline_edit import edit
+from .metadata import topic_config
+from .rehoming import Rehomer, RehomingPlan, RehomingTerms
+from .timeline_edit import ChangeOpenError, edit
 
 ENABLE = "delete.topic.partition.enable"
 DELAY = "delete.topic.partition.interval.delay.ms"
@@ -53,7 +58,9 @@ def never_emptied(timeline: Timeline, drain: Drain, compacted: bool) -> str:
         return f"{ENABLE} is false"
     if compacted:
         # Its surviving values are the only copies: readers keep reading them here.
-        return "its values to be re-homed: a compacted topic's retired partition is kept"
+        return (
+            "its values to be re-homed (keyorder topics drain --rehome): a compacted topic's retired partition is kept"
+        )
     return ""
 
 
@@ -77,23 +84,39 @@ class Drainer:
         self._offsets = GroupOffsets(self._admin, self._servers)
         self._first_seen: dict[tuple[str, int, int], float] = {}
 
-    def turn(self, timeline: Timeline) -> list[DrainStep]:
+    def turn(self, timeline: Timeline, rehoming: RehomingTerms | None = None) -> list[DrainStep]:
         """Move each drain of the topic as far as it may go now. Raises Kafka's errors, ChangeOpenError.
 
+        rehoming: how values of a compacted topic are re-homed; None leaves its retired partitions as they are.
         A deletion that fails is noted in the timeline and tried again at the next turn; it does not keep others waiting.
         """
         steps = []
         for drain in timeline.drains:
             if not drain.emptied:
-                steps.append(self._advance(timeline, drain))
+                steps.append(self._advance(timeline, drain, rehoming))
         return steps
 
-    def _advance(self, timeline: Timeline, drain: Drain) -> DrainStep:
+    def plans(self, timeline: Timeline) -> list[RehomingPlan]:
+        """What the topic's retired partitions hold that would be re-homed. Changes nothing. Raises Kafka's errors."""
+        if "compact" not in self._policy(timeline.topic):
+            return []
+        plans = []
+        for drain in timeline.drains:
+            if not drain.emptied:
+                with closing(Rehomer(self._config, timeline, drain)) as rehomer:
+                    plans.append(rehomer.plan())
+        return plans
+
+    def _advance(self, timeline: Timeline, drain: Drain, rehoming: RehomingTerms | None) -> DrainStep:
         topic, p, epoch = timeline.topic, drain.partition, drain.epoch
         if drain.mode is Mode.READ_ONLY:
-            waiting = self._waits_for(timeline, drain)
+            waiting = never_emptied(timeline, drain, False)
+            policy = frozenset() if waiting else self._policy(topic)
+            waiting = waiting or self._waits_for(timeline, drain, "compact" in policy and rehoming is None)
             if waiting:
                 return DrainStep(topic, p, False, waiting)
+            if "compact" in policy and rehoming is not None:
+                return self._rehome(timeline, drain, policy, rehoming)
             # First nobody may read any more, then the records go: a reader never sees half of a deletion.
             self._note(topic, drain, lambda t: t.drained(p, Mode.NONE))
         try:
@@ -106,10 +129,8 @@ class Drainer:
         self._first_seen.pop((topic, p, epoch), None)
         return DrainStep(topic, p, True, f"emptied below {drain.upto}", DrainState.PURGED)
 
-    def _waits_for(self, timeline: Timeline, drain: Drain) -> str:
-        never = never_emptied(timeline, drain, False) or never_emptied(
-            timeline, drain, is_compacted(self._admin, timeline.topic, self._servers)
-        )
+    def _waits_for(self, timeline: Timeline, drain: Drain, kept: bool) -> str:
+        never = never_emptied(timeline, drain, kept)
         if never:
             return never
         seen = self._first_seen.setdefault((timeline.topic, drain.partition, drain.epoch), self._now())
@@ -122,6 +143,31 @@ class Drainer:
             return ""
         left = f"{(delay_ms - elapsed_ms) / 1000:.0f} s of its delay"
         return f"group {behind[0]} to reach {drain.upto}" if behind else left
+
+    def _policy(self, topic: str) -> frozenset[str]:
+        """The topic's `cleanup.policy`. Who may not know it may not empty anything: values could be the only ones."""
+        config = topic_config(self._admin, topic, self._servers)
+        return frozenset(word.strip() for word in config["cleanup.policy"].split(","))
+
+    def _rehome(self, timeline: Timeline, drain: Drain, policy: frozenset[str], terms: RehomingTerms) -> DrainStep:
+        topic, p, epoch = timeline.topic, drain.partition, drain.epoch
+        if "delete" in policy and not terms.allow_delete_policy:
+            return DrainStep(
+                topic, p, False, "consent to re-home where cleanup.policy has delete: --allow-delete-policy"
+            )
+        if timeline.change is not None and timeline.change.slice is None:
+            raise ChangeOpenError(topic, timeline.change)  # before its controller is fenced
+        with closing(Rehomer(self._config, timeline, drain)) as rehomer:
+            done = rehomer.run(terms)
+        if done.called_off:
+            return DrainStep(topic, p, True, "in use again: its values stay")
+        if done.left:
+            return DrainStep(topic, p, False, f"open transactions, in which {done.left} of its keys were written")
+        edit(self._config, topic, lambda t: t.cleared(p, epoch))
+        self._first_seen.pop((topic, p, epoch), None)
+        foreign = f"; {done.foreign} records of keys that never lived here stay" if done.foreign else ""
+        what = f"{done.copied} values re-homed, {done.cleared} keys cleared{foreign}"
+        return DrainStep(topic, p, True, what, DrainState.PURGED)
 
     def _empty(self, topic: str, drain: Drain) -> None:
         """Delete exactly what lies below the cut; idempotent. Never to the end: a newer generation may begin there."""

@@ -9,6 +9,14 @@ expelled when its lease is over) before any record has to wait. PREPARE then mak
 held for two round trips of the control topics, or until the short deadline, after which the attempt is given up, the
 records are released, and the next attempt begins under a new epoch number with twice the deadline.
 
+An attempt that re-homes the values of a retired partition of a compacted topic (`piece`) goes the same way up to the cuts:
+
+    CUTTING -> COPYING -> DONE
+
+The writers hold the slice's keys and have nothing of them on the way, so whatever lies at their homes lies below the cuts.
+Copies, tombstones and the release are one transaction of the controller: all of it happens or nothing, and not after
+another controller has taken over.
+
 The adapter carries the actions out in order and feeds back what it sees. A killed controller leaves a timeline with an
 open change: the next one gives that attempt up and begins its own.
 """
@@ -22,7 +30,9 @@ from typing import Any
 
 from .errors import CountError, KeyorderError, TruncationError, WriterLateError
 from .members import WriterSet
-from .timeline import ChangePhase, Retirement, Timeline, crossings
+from .modes import Mode
+from .routing import Routing
+from .timeline import ChangePhase, Retirement, Slice, Timeline, crossings
 
 
 class Phase(Enum):
@@ -35,6 +45,7 @@ class Phase(Enum):
     COLLECTING = "COLLECTING"
     CUTTING = "CUTTING"
     COMMITTING = "COMMITTING"
+    COPYING = "COPYING"
     ABORTING = "ABORTING"
     DONE = "DONE"
     FAILED = "FAILED"
@@ -89,7 +100,12 @@ class CutsRead:
     at_ms: int
 
 
-Event = Started | TimelineVisible | PartitionsReady | WritersLooked | WritersRead | CutsRead
+@dataclass(frozen=True, slots=True)
+class CopyTooLate:
+    """The slice could not be read up to the cuts before the deadline; nothing was written."""
+
+
+Event = Started | TimelineVisible | PartitionsReady | WritersLooked | WritersRead | CutsRead | CopyTooLate
 
 
 # Actions: what the adapter has to do, in order.
@@ -127,6 +143,20 @@ class ReadCuts:
 
 
 @dataclass(frozen=True, slots=True)
+class CopySlice:
+    """Read the keys' later homes up to `marks`, then write copies, tombstones and `timeline` in one transaction.
+
+    Report TimelineVisible when the timeline was read back; CopyTooLate, with nothing written, if reading lasts beyond
+    `deadline` (the controller's clock).
+    """
+
+    piece: Slice
+    marks: Mapping[int, int]
+    timeline: Timeline
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The change is done; `changed` is False when there was nothing to do."""
 
@@ -141,7 +171,7 @@ class Fail:
     error: KeyorderError
 
 
-Action = WriteTimeline | EnsurePartitions | LookAtWriters | Expel | ReadCuts | Finish | Fail
+Action = WriteTimeline | EnsurePartitions | LookAtWriters | Expel | ReadCuts | CopySlice | Finish | Fail
 
 
 class IllegalEventError(KeyorderError):
@@ -149,7 +179,10 @@ class IllegalEventError(KeyorderError):
 
 
 class ChangeMachine:
-    """One change of one topic to `target` partitions. `writers` is folded by the adapter and only read here."""
+    """One change of one topic to `target` partitions. `writers` is folded by the adapter and only read here.
+
+    piece: a slice of values to re-home instead; `target` then has to be the present count.
+    """
 
     def __init__(
         self,
@@ -159,8 +192,9 @@ class ChangeMachine:
         now: float,
         may_commit_from: float | None = None,
         retirement: Retirement | None = None,
+        piece: Slice | None = None,
     ) -> None:
-        self.target, self.writers, self.terms = target, writers, terms
+        self.target, self.writers, self.terms, self.piece = target, writers, terms, piece
         self.phase = Phase.BEGIN
         self._retirement = retirement or Retirement()
         self.timeline: Timeline | None = None
@@ -192,6 +226,8 @@ class ChangeMachine:
 
     def _started(self, event: Started, now: float) -> list[Action]:
         self.timeline = event.timeline
+        if self.piece is not None:
+            self._may_commit_from = now  # no epoch is committed, so none is too near
         if self._may_commit_from is None:
             # A new controller does not know when the last COMMIT was: it waits as if it had been just now.
             self._may_commit_from = now + 2 * event.timeline.view_age_s
@@ -207,9 +243,11 @@ class ChangeMachine:
     def _begin_attempt(self, now: float) -> list[Action]:
         assert self.timeline is not None
         current = self.timeline.newest.count
-        if current == self.target:
+        # A growth may have used the partition again: its values are not to be taken out of it any more.
+        called_off = self.piece is not None and self.timeline.mode(self.piece.partition) is not Mode.READ_ONLY
+        if (current == self.target and self.piece is None) or called_off:
             self.phase = Phase.DONE
-            return [Finish(self.timeline, changed=self.attempt > 0)]
+            return [Finish(self.timeline, changed=self.attempt > 0 and not called_off)]
         if self.target < self.timeline.initial:
             return self._fail(
                 CountError(
@@ -225,10 +263,11 @@ class ChangeMachine:
         self._in_sync = None
         self._expelling, self._looking_for = set(), set()
         self._roll_call_since = now
-        return [
-            WriteTimeline(self.timeline.opened(self.target, ChangePhase.PLAN, self.attempt, self._retirement)),
-            EnsurePartitions(max(self.target, self.timeline.highest_count)),
-        ]
+        if self.piece is not None:
+            planned = self.timeline.rehoming(self.piece, self.attempt)
+        else:
+            planned = self.timeline.opened(self.target, ChangePhase.PLAN, self.attempt, self._retirement)
+        return [WriteTimeline(planned), EnsurePartitions(max(self.target, self.timeline.highest_count))]
 
     def _planned(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline
@@ -302,6 +341,8 @@ class ChangeMachine:
         missing = {nonce for nonce in waiting if not self.writers.is_ready(nonce, self.topic, epoch)}
         if self._in_sync is not None and not missing:
             self.phase = Phase.CUTTING
+            if self.piece is not None:
+                return [ReadCuts(tuple(sorted(Routing(self.timeline).settling())))]
             moves = crossings(self.timeline.initial, self.timeline.newest.count, self.target)
             return [ReadCuts(tuple(sorted({p for move in moves for p in move})))]
         if now >= self._deadline:
@@ -326,12 +367,20 @@ class ChangeMachine:
                 return self._abort(TruncationError(self.topic, q, marks[q], offset))
         if now >= self._deadline:
             return self._abort(None)
+        if self.piece is not None:
+            self.phase = Phase.COPYING
+            return [CopySlice(self.piece, marks, self.timeline.given_up(), self._deadline)]
         moves = crossings(self.timeline.initial, self.timeline.newest.count, self.target)
         ends = {q: marks[q] for q, _ in moves}
         begins = {p: marks[p] for _, p in moves}
         self.phase = Phase.COMMITTING
         held_ms = max(1, round((now - self._prepared_at) * 1000))
         return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms, held_ms))]
+
+    def _too_late(self, _: CopyTooLate, now: float) -> list[Action]:
+        """The next attempt has more time; when all of it is over, the slice is what was late."""
+        out_of_time = now - self._began >= self.terms.timeout
+        return self._abort(WriterLateError(self.topic, ("(copying)",), now - self._began) if out_of_time else None)
 
     def _committed(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline
@@ -370,11 +419,13 @@ _TRANSITIONS: dict[tuple[Phase, type], Callable[[ChangeMachine, Any, float], lis
     (Phase.COLLECTING, WritersRead): ChangeMachine._collected,
     (Phase.CUTTING, CutsRead): ChangeMachine._cut,
     (Phase.COMMITTING, TimelineVisible): ChangeMachine._committed,
+    (Phase.COPYING, TimelineVisible): ChangeMachine._committed,
+    (Phase.COPYING, CopyTooLate): ChangeMachine._too_late,
     (Phase.ABORTING, TimelineVisible): ChangeMachine._aborted,
 }
 _TRANSITIONS[Phase.CUTTING, WritersRead] = ChangeMachine._cutting
 _TRANSITIONS[Phase.CUTTING, WritersLooked] = ChangeMachine._cutting
-for _phase in (Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.ABORTING):
+for _phase in (Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.COPYING, Phase.ABORTING):
     _TRANSITIONS[_phase, WritersRead] = ChangeMachine._late_news
     _TRANSITIONS[_phase, WritersLooked] = ChangeMachine._late_news
 # A roll call that ran out of time may have been waiting for the partitions.

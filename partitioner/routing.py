@@ -6,12 +6,15 @@ epochs' periods. So all is worked out once per slot and timeline, on first use.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from confluent_kafka import murmur2
 
+from .hashing import key_hash
 from .layout import Layout
-from .timeline import ChangePhase, Timeline
+from .timeline import ChangePhase, Timeline, crossings
 
 HINT_HEADER = "keyorder-epoch"
 
@@ -45,6 +48,10 @@ class Route:
         """Whether the open change, if there is one, gives these keys another home."""
         return self.home != self.next_home
 
+    def lived_in(self, partition: int) -> bool:
+        """Whether these keys have left that partition once."""
+        return any(move.origin == partition for move in self.moves)
+
 
 class Routing:
     """The routes of one timeline. Immutable to its user; make a new one for a new timeline."""
@@ -57,6 +64,7 @@ class Routing:
         self._next = (
             Layout(timeline.initial, change.count) if change is not None and self.preparing else timeline.layout
         )
+        self._slice = change.slice if change is not None and self.preparing else None
         self._epochs = {epoch.number: epoch for epoch in timeline.epochs}
         self.period = max(self._next.period, *(layout.period for _, layout in self._layouts))
         self._routes: list[Route | None] = [None] * self.period
@@ -65,6 +73,42 @@ class Routing:
         """The route of a key, by its bytes."""
         slot: int = murmur2(key, self.period)
         return self._routes[slot] or self._work_out(slot)
+
+    def waits(self, key: bytes, route: Route) -> bool:
+        """Whether the open attempt makes records of this key wait: it is moving, or its value is being re-homed."""
+        if not self.preparing:
+            return False
+        piece = self._slice
+        if piece is None:
+            return route.moving
+        return route.lived_in(piece.partition) and piece.first <= key_hash(key) <= piece.last
+
+    def settling(self) -> frozenset[int]:
+        """The partitions in which nothing of the keys that the open change concerns may be on its way: READY waits for it.
+
+        Those that keys leave; for values that are re-homed the keys' present homes.
+        """
+        timeline, change = self.timeline, self.timeline.change
+        if change is None:
+            return frozenset()
+        if change.slice is None:
+            return frozenset(q for q, _ in crossings(timeline.initial, timeline.newest.count, change.count))
+        return frozenset(route.home for route in self.all() if route.lived_in(change.slice.partition))
+
+    def all(self) -> Iterator[Route]:
+        """Every route: each key has one of them."""
+        return (self._routes[slot] or self._work_out(slot) for slot in range(self.period))
+
+    def stays(self, route: Route) -> list[tuple[int, int, float]]:
+        """(partition, since, until) of each stay of a route's keys, oldest first; the offsets are cuts, the last inf."""
+        home = route.moves[0].origin if route.moves else route.home
+        found: list[tuple[int, int, float]] = []
+        since = 0
+        for move in route.moves:
+            epoch = self._epochs[move.epoch]
+            found.append((home, since, epoch.ends[home]))
+            home, since = move.home, epoch.begins[move.home]
+        return [*found, (home, since, inf)]
 
     def _work_out(self, slot: int) -> Route:
         home = self._layouts[0][1].home_of_hash(slot)
@@ -93,15 +137,8 @@ class Routing:
         It belongs where it is if `partition` was the key's home, the record lies at or above the cut at which the key
         came (if it did), and below the cut at which it left (if it did).
         """
-        route = self.of(key)
-        home = route.moves[0].origin if route.moves else route.home
-        since = 0
-        for move in route.moves:
-            epoch = self._epochs[move.epoch]
-            if home == partition and since <= offset < epoch.ends[partition]:
-                return False
-            home, since = move.home, epoch.begins[move.home]
-        return home != partition or offset < since
+        stays = self.stays(self.of(key))
+        return not any(home == partition and since <= offset < until for home, since, until in stays)
 
 
 def parse_hint(value: bytes | str | None) -> int | None:

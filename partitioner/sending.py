@@ -2,6 +2,7 @@
 
 A writer that has read PREPARE(e) holds the records of moving keys, lets all others flow, waits until what it had sent
 of the moving keys is resolved, and says READY(e). COMMIT or ABORT releases what it holds, each key in its own order.
+An attempt that re-homes values holds the keys of its slice in the same way, and ends by a release to the same homes.
 
 Why moving keys are held at all: if one writer's record is acknowledged by the old home and it then tells another
 writer, that one's record has to come after it. So real-time order across writers is kept, not only each writer's own.
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .routing import Route, Routing
-from .timeline import Timeline, crossings
+from .timeline import Timeline
 
 R = TypeVar("R")
 
@@ -92,7 +93,7 @@ class TopicSending(Generic[R]):
         change = timeline.change
         if self.preparing and change is not None and self._ready_for != change.epoch:
             # Records sent from here on belong to keys that stay, so only those sent before have to be waited for.
-            for q in {q for q, _ in crossings(timeline.initial, timeline.newest.count, change.count)}:
+            for q in self.routing.settling():
                 cohort = self._current.pop(q, None)
                 if cohort is not None:
                     self._draining.append(cohort)
@@ -102,7 +103,7 @@ class TopicSending(Generic[R]):
         """Whether a record has to be held: its key is moving, or an earlier one of the key is held."""
         if self._held_keys and key in self._held_keys:
             return True
-        return route is not None and self.routing.preparing and route.moving
+        return key is not None and route is not None and self.routing.waits(key, route)
 
     def retiring(self, partition: int) -> bool:
         """Whether the open attempt would retire this partition: what the application places there counts as moving."""
@@ -150,7 +151,7 @@ class TopicSending(Generic[R]):
         change = self.timeline.change
         if change is None:
             return {}
-        origins = {q for q, _ in crossings(self.timeline.initial, self.timeline.newest.count, change.count)}
+        origins = self.routing.settling()
         return {q: offset for q, offset in self.acknowledged.items() if q in origins}
 
     def said_ready(self, epoch: int) -> None:
@@ -171,7 +172,7 @@ class TopicSending(Generic[R]):
                 held = self.held[0]
                 by_key = held.key is not None and held.partition is None
                 route = self.routing.of(held.key) if by_key and held.key is not None else None
-                moving = route is not None and self.routing.preparing and route.moving
+                moving = held.key is not None and route is not None and self.routing.waits(held.key, route)
                 retiring = held.partition is not None and self.retiring(held.partition)
                 if moving or retiring or held.key in waiting:
                     waiting.add(held.key)

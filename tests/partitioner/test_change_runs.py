@@ -11,6 +11,7 @@ from keyorder.partitioner import change as machine
 from keyorder.partitioner.change import (
     Action,
     ChangeTerms,
+    CopyTooLate,
     CutsRead,
     EnsurePartitions,
     Event,
@@ -27,8 +28,8 @@ from keyorder.partitioner.change import (
     WriteTimeline,
 )
 from keyorder.partitioner.records import LeaseState
-from keyorder.partitioner.timeline import ChangePhase
-from support.change_rig import START, Rig
+from keyorder.partitioner.timeline import ChangePhase, Slice
+from support.change_rig import RETIRED, START, Rig
 
 EVENTS: tuple[Event, ...] = (
     Started(START),
@@ -37,6 +38,7 @@ EVENTS: tuple[Event, ...] = (
     WritersLooked(0.0),
     WritersRead(),
     CutsRead({}, 0),
+    CopyTooLate(),
 )
 
 
@@ -51,6 +53,10 @@ def _in_phase(phase: Phase) -> Rig:
         rig.started()
         return rig
     rig = Rig()
+    if phase is Phase.COPYING:
+        rig = Rig(2, RETIRED, piece=Slice(2, 0, 9)).collecting()
+        rig.step(CutsRead({0: 20}, 1))
+        return rig
     if phase is Phase.ABORTING:
         rig.collecting("a")
         rig.read(later=5)
@@ -81,7 +87,7 @@ def test_an_event_that_cannot_happen_is_refused_and_changes_nothing(phase: Phase
     assert vars(rig.machine) == before
 
 
-@pytest.mark.parametrize("phase", [Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.ABORTING])
+@pytest.mark.parametrize("phase", [Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.COPYING, Phase.ABORTING])
 def test_writers_news_at_other_times_lead_to_nothing(phase: Phase) -> None:
     """They are folded in; while a timeline is on its way out there is nothing to decide."""
     rig = _in_phase(phase)

@@ -20,11 +20,14 @@ from keyorder.partitioner.change import (
 )
 from keyorder.partitioner.members import WriterSet
 from keyorder.partitioner.records import Lease, LeaseState, Ready
-from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.timeline import ChangePhase, Slice, Timeline
 
 from .dumb import timeline_of
 
 START = timeline_of(2, [])
+GROWN = START.opened(3, ChangePhase.PLAN).prepared().committed({0: 10}, {2: 0})
+#: 2 -> 3 -> 2, with partition 2 retired at 30.
+RETIRED = GROWN.opened(2, ChangePhase.PLAN).prepared().committed({2: 30}, {0: 15})
 TERMS = ChangeTerms(attempt_deadline=5, max_deadline=20, timeout=120)
 
 
@@ -32,7 +35,12 @@ class Rig:
     """A machine, its writers' log and a clock. Each step's actions are returned and kept."""
 
     def __init__(
-        self, target: int = 3, timeline: Timeline = START, terms: ChangeTerms = TERMS, wait: bool = False
+        self,
+        target: int = 3,
+        timeline: Timeline = START,
+        terms: ChangeTerms = TERMS,
+        wait: bool = False,
+        piece: Slice | None = None,
     ) -> None:
         self.now = 1000.0
         self.timeline = timeline
@@ -40,7 +48,8 @@ class Rig:
         self.offset = 0
         self.log: list[Action] = []
         self.sequences: dict[str, int] = {}
-        self.machine = ChangeMachine(target, self.writers, terms, self.now, None if wait else self.now)
+        may_from = None if wait else self.now
+        self.machine = ChangeMachine(target, self.writers, terms, self.now, may_from, piece=piece)
 
     def step(self, event: Event) -> list[Action]:
         actions = self.machine.step(event, self.now)
