@@ -7,6 +7,7 @@ from typing import cast
 from confluent_kafka import Message
 
 Place = tuple[str, int]
+Headers = list[tuple[str, bytes | None]]
 
 
 def place_of(message: Message) -> Place:

@@ -131,6 +131,18 @@ class Routing:
         moves = [move for move in self.of(key).moves if move.epoch <= hint]
         return bool(moves) and moves[-1].epoch == hint and moves[-1].home != partition
 
+    def stay(self, key: bytes, partition: int, offset: int) -> int | None:
+        """The epoch in which `key` last came to `partition`, at or below `offset`; None where it had no home by then.
+
+        Two records of a key at one stay lie in one partition, so (stay, offset) orders all records of a key.
+        """
+        route = self.of(key)
+        for move in reversed(route.moves):
+            if move.home == partition and self._epochs[move.epoch].begins[partition] <= offset:
+                return move.epoch
+        first = route.moves[0].origin if route.moves else route.home
+        return self.timeline.epochs[0].number if partition == first else None
+
     def is_stray(self, key: bytes, partition: int, offset: int) -> bool:
         """Whether a record of `key` at this place was written against the timeline (late or foreign writer).
 

@@ -1,0 +1,210 @@
+"""The highest version of each key: in memory up to a limit, and in an embedded database beyond it or across restarts.
+
+What is put in is only ever merged, and merging is the same in any order. So the part in memory need not know what the
+database holds of a key: both are merged when it is written down.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from ..partitioner.errors import ConfigError
+from .strategy import ABSENT
+from .versions import Entry, Version
+
+DEFAULT_MEMORY = 256 * 1024 * 1024
+_OVERHEAD = 500  # bytes of a key's objects beside its contents, measured
+_CACHE_KIB = 32 * 1024
+_PAGE = 1000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS versions (
+    key BLOB PRIMARY KEY, known INT, version INT, epoch INT, place INT, partition INT, timestamp INT, headers TEXT,
+    value BLOB, last_epoch INT, last_place INT
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS displaced ON versions (key) WHERE epoch <> last_epoch OR place <> last_place;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, text TEXT);
+"""
+_UPSERT = """
+INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
+    known = excluded.known, version = excluded.version, epoch = excluded.epoch, place = excluded.place,
+    partition = excluded.partition, timestamp = excluded.timestamp, headers = excluded.headers, value = excluded.value
+WHERE (excluded.known, excluded.version, excluded.epoch, excluded.place) > (known, version, epoch, place)
+"""
+_LAST = """
+UPDATE versions SET last_epoch = ?1, last_place = ?2
+WHERE key = ?3 AND (?1, ?2) > (last_epoch, last_place)
+"""
+_COLUMNS = "known, version, epoch, place, partition, timestamp, headers, value, last_epoch, last_place"
+
+
+class VersionStore:
+    """Merges versions by key. Not thread-safe: its user holds a lock.
+
+    path: a file that keeps everything across restarts; None for a temporary one, made only when memory is full.
+    memory_limit: bytes held before they go to the database.
+    """
+
+    def __init__(self, path: Path | None = None, memory_limit: int = DEFAULT_MEMORY) -> None:
+        self._path, self._limit = path, memory_limit
+        self._rows: dict[bytes, Entry] = {}
+        self._bytes = 0
+        self._displaced: set[bytes] = set()
+        self._database: sqlite3.Connection | None = None
+        if path is not None:
+            self._open()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether there is a database."""
+        return self._database is not None
+
+    def put(self, key: bytes, version: Version) -> None:
+        """Take one record in."""
+        entry = self._rows.get(key)
+        if entry is None:
+            self._rows[key] = Entry(version, version.epoch, version.offset)
+            self._bytes += _OVERHEAD + len(key) + version.size()
+            if self._bytes > self._limit:
+                self.write_down({})
+            return
+        best, last_epoch, last_offset = entry
+        if (version.epoch, version.offset) > (last_epoch, last_offset):
+            last_epoch, last_offset = version.epoch, version.offset
+        if version > best:
+            self._bytes += version.size() - best.size()
+            best = version
+        self._rows[key] = merged = Entry(best, last_epoch, last_offset)
+        if merged.displaced:
+            self._displaced.add(key)
+        else:
+            self._displaced.discard(key)
+
+    def get(self, key: bytes) -> Entry | None:
+        """What is known of a key, None for nothing."""
+        entry = self._rows.get(key)
+        if self._database is not None:
+            row = self._database.execute(f"SELECT {_COLUMNS} FROM versions WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                found = _entry(row)
+                entry = found if entry is None else found.merged(entry)
+        return entry
+
+    def displaced(self, limit: int) -> list[tuple[bytes, Entry]]:
+        """Up to `limit` keys whose newest record is not their highest version."""
+        if self._database is None:
+            return [(key, self._rows[key]) for key in islice(self._displaced, limit)]
+        self.write_down({})
+        where = "epoch <> last_epoch OR place <> last_place"
+        rows = self._database.execute(f"SELECT key, {_COLUMNS} FROM versions WHERE {where} LIMIT ?", (limit,))
+        return [(row[0], _entry(row[1:])) for row in rows.fetchall()]
+
+    def count_displaced(self) -> int:
+        """How many such keys there are."""
+        if self._database is None:
+            return len(self._displaced)
+        self.write_down({})
+        where = "epoch <> last_epoch OR place <> last_place"
+        (count,) = self._database.execute(f"SELECT count(*) FROM versions WHERE {where}").fetchone()
+        return int(count)
+
+    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+        """All keys, tombstones included, page by page: what is put in meanwhile may or may not appear."""
+        if self._database is None:
+            yield from list(self._rows.items())
+            return
+        self.write_down({})
+        after = None
+        while True:
+            where = "" if after is None else "WHERE key > ?"
+            rows = self._database.execute(
+                f"SELECT key, {_COLUMNS} FROM versions {where} ORDER BY key LIMIT {_PAGE}",
+                () if after is None else (after,),
+            ).fetchall()
+            if not rows:
+                return
+            yield from ((row[0], _entry(row[1:])) for row in rows)
+            after = rows[-1][0]
+
+    def count(self) -> tuple[int, int]:
+        """(keys with a value, keys whose highest version is a tombstone)."""
+        if self._database is None:
+            live = sum(entry.best.value is not None for entry in self._rows.values())
+            return live, len(self._rows) - live
+        self.write_down({})
+        live, every = self._database.execute("SELECT count(value), count(*) FROM versions").fetchone()
+        return live, every - live
+
+    def write_down(self, facts: Mapping[str, str]) -> None:
+        """Move what is in memory to the database, together with `facts` in one transaction."""
+        database = self._database or self._open()
+        with database:
+            database.executemany(_UPSERT, (_row(key, entry) for key, entry in self._rows.items()))
+            lasts = ((e.last_epoch, e.last_offset, key) for key, e in self._rows.items())
+            database.executemany(_LAST, lasts)
+            database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+        self._rows.clear()
+        self._displaced.clear()
+        self._bytes = 0
+
+    def facts(self) -> dict[str, str]:
+        """What `write_down` was given last, by name."""
+        return {} if self._database is None else dict(self._database.execute("SELECT name, text FROM facts"))
+
+    def clear(self, keep_floors: bool = False) -> None:
+        """Forget everything; with `keep_floors` all but the keys whose highest version is a tombstone."""
+        floors = {key: entry for key, entry in self._rows.items() if keep_floors and entry.best.value is None}
+        if self._database is not None:
+            if keep_floors:
+                self.write_down({})
+            with self._database:
+                self._database.execute("DELETE FROM versions" + (" WHERE value IS NOT NULL" if keep_floors else ""))
+                self._database.execute("DELETE FROM facts")
+            floors = {}
+        self._rows, self._displaced = floors, {key for key, entry in floors.items() if entry.displaced}
+        self._bytes = sum(_OVERHEAD + len(key) + entry.best.size() for key, entry in floors.items())
+
+    def close(self) -> None:
+        """Release the database; a temporary one is gone."""
+        if self._database is not None:
+            self._database.close()
+
+    def _open(self) -> sqlite3.Connection:
+        # An empty name is sqlite's own temporary database: in memory up to its cache, in an unnamed file beyond it.
+        try:
+            database = sqlite3.connect(self._path or "", check_same_thread=False)
+            database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            if self._path is None:
+                database.execute("PRAGMA journal_mode = OFF")
+                database.execute("PRAGMA synchronous = OFF")
+            else:
+                database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as raised:
+            raise ConfigError("state", f"{self._path} cannot be used ({raised})", "name another file") from raised
+        self._database = database
+        return database
+
+
+def _row(key: bytes, entry: Entry) -> tuple[object, ...]:
+    best = entry.best
+    known = best.version != ABSENT  # ABSENT is below every 64-bit integer, so it does not fit into the column
+    headers = (
+        None if best.headers is None else json.dumps([[n, None if d is None else d.hex()] for n, d in best.headers])
+    )
+    return (
+        key, known, best.version if known else 0, best.epoch, best.offset, best.partition, best.timestamp, headers,
+        best.value, entry.last_epoch, entry.last_offset,
+    )  # fmt: skip
+
+
+def _entry(row: tuple[object, ...]) -> Entry:
+    known, version, epoch, offset, partition, timestamp, headers, value, last_epoch, last_offset = row
+    decoded = (
+        None if headers is None else [(n, None if d is None else bytes.fromhex(d)) for n, d in json.loads(str(headers))]
+    )
+    best = Version(version if known else ABSENT, epoch, offset, partition, timestamp, decoded, value)  # type: ignore[arg-type]
+    return Entry(best, last_epoch, last_offset)  # type: ignore[arg-type]

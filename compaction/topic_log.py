@@ -1,0 +1,123 @@
+"""Reading all partitions of a topic, from given positions on, without a group: nothing is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ..connector import clock
+from ..connector.config import connection_of
+from ..connector.kafka_errors import translate, translated
+from ..connector.log_offsets import LogOffsets
+from ..connector.messages import offset_of
+from ..connector.metadata import cluster_metadata, identify, patiently, topic_config
+from ..partitioner.errors import NotAuthorizedError, TopicNotFoundError
+
+_BATCH = 10_000
+_DISCOVERY_S = 10.0
+_FINAL = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+
+
+class TopicLog:
+    """One consumer over all physical partitions, retired ones included. Not thread-safe.
+
+    config: as for confluent_kafka.Consumer; `isolation.level` is read_committed unless it says otherwise.
+    positions: {partition: next offset to read}; partitions that are missing are read from their beginning.
+    """
+
+    def __init__(self, config: Mapping[str, Any], topic: str) -> None:
+        self._topic = topic
+        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._committed = str(config.get("isolation.level", "read_committed")) == "read_committed"
+        self._admin = AdminClient(connection_of(config))
+        self.identity = identify(self._admin, topic, self._bootstrap)
+        self._offsets = LogOffsets(config)
+        owned = {
+            "group.id": "keyorder-compaction",  # never joined, never committed to
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+        theirs = {name: value for name, value in config.items() if name not in owned}
+        self._consumer = Consumer({**connection_of(config), "fetch.wait.max.ms": 100, **theirs, **owned})
+        self._discovered = clock.now()
+        self.positions: dict[int, int] = {}
+        self.bytes = 0
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are read."""
+        return len(self.positions)
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read on from these positions; raises as the client library does for a topic that is not there."""
+        self.positions = {p: positions.get(p, 0) for p in range(self.identity.partitions)}
+        with translated("read", f"topic {self._topic}", self._bootstrap):
+            self._consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in self.positions.items()])
+
+    def poll(self, timeout: float) -> list[Message]:
+        """What has arrived, in order per partition; waits up to `timeout` seconds for the first record.
+
+        Raises NotAuthorizedError. What passes by itself, such as a leader that moves, is left to the client library.
+        """
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        read: list[Message] = []
+        for message in (first, *self._consumer.consume(_BATCH, 0)):
+            error = message.error()
+            if error is None:
+                self.positions[message.partition()] = offset_of(message) + 1  # type: ignore[index]
+                read.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                p = message.partition()
+                self.positions[p] = max(self.positions[p], offset_of(message))  # type: ignore[index]
+            elif error.code() in _FINAL:
+                raise translate(error, "read", f"topic {self._topic}", self._bootstrap)
+        return read
+
+    def ends(self, timeout: float = 30.0) -> dict[int, int]:
+        """Where each partition ends now for this reader. Raises BrokerUnreachableError and its kin."""
+        places = [(self._topic, p) for p in list(self.positions)]
+        ask = self._offsets.stable_ends if self._committed else self._offsets.high_watermarks
+        return {p: end for (_, p), end in ask(places, timeout).items()}
+
+    def reached(self, ends: Mapping[int, int]) -> bool:
+        """Whether everything below `ends` has been returned by `poll`."""
+        return all(self.positions.get(p, 0) >= end for p, end in ends.items())
+
+    def discover(self, at_least: int = 0) -> bool:
+        """Take partitions in that have been made since, from their beginning; asks the cluster every ten seconds.
+
+        at_least: how many there must be by now; while fewer are read the cluster is asked at once. Returns whether the
+        count changed.
+        """
+        now = clock.now()
+        if self.partitions >= at_least and now - self._discovered < _DISCOVERY_S:
+            return False
+        self._discovered = now
+        found = patiently(lambda: cluster_metadata(self._admin, self._bootstrap), 30.0).topics.get(self._topic)
+        if found is None:
+            raise TopicNotFoundError(self._topic)
+        new = [p for p in sorted(found.partitions) if p not in self.positions]
+        if new:
+            self.positions.update(dict.fromkeys(new, 0))
+            with translated("read", f"topic {self._topic}", self._bootstrap):
+                self._consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in new])
+        return bool(new)
+
+    def tombstones_last_ms(self) -> int:
+        """`delete.retention.ms` of the topic; Kafka's default where this user may not ask."""
+        try:
+            return int(topic_config(self._admin, self._topic, self._bootstrap)["delete.retention.ms"])
+        except NotAuthorizedError:
+            return 86_400_000
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._consumer.close()
+        self._offsets.close()

@@ -1,0 +1,119 @@
+"""The store of versions: the same answers in memory, spilled, and after a restart, as a dumb dict of lists gives."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyorder.compaction.store import VersionStore
+from keyorder.compaction.strategy import ABSENT
+from keyorder.compaction.versions import Entry, Version
+from keyorder.partitioner.errors import ConfigError
+
+RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from([b"a", b"b", b"c", b"\x00\xff", b""]),
+        st.sampled_from([ABSENT, -(2**63), -1, 0, 1, 2**63 - 1]),
+        st.integers(-2, 2),
+        st.one_of(st.none(), st.sampled_from([b"", b"v", b"\xff\x00"])),
+    ),
+    max_size=25,
+)
+
+
+def versions(records: list[tuple[bytes, int, int, bytes | None]]) -> list[tuple[bytes, Version]]:
+    """Records with offsets of their own."""
+    return [
+        (key, Version(version, epoch, offset, abs(epoch), offset * 10, [("h", value), ("n", None)], value))
+        for offset, (key, version, epoch, value) in enumerate(records)
+    ]
+
+
+def dumb(put: list[tuple[bytes, Version]]) -> dict[bytes, Entry]:
+    """By sorting all there is."""
+    found = {}
+    for key in {key for key, _ in put}:
+        mine = [version for other, version in put if other == key]
+        best = sorted(mine, key=lambda v: (v.version, v.epoch, v.offset))[-1]
+        last = sorted(mine, key=lambda v: (v.epoch, v.offset))[-1]
+        found[key] = Entry(best, last.epoch, last.offset)
+    return found
+
+
+@pytest.mark.kip("K280-08", "K280-19", "C-19")
+@settings(max_examples=80, deadline=None)
+@given(RECORDS, st.randoms(use_true_random=False), st.sampled_from([1, 1500, 10**9]))
+def test_any_order_and_any_memory_give_the_same_table(records: list, random: object, limit: int) -> None:  # type: ignore[type-arg]
+    """Entries, displaced keys and counts equal a dumb second implementation, whatever is spilled when."""
+    put = versions(records)
+    expected = dumb(put)
+    random.shuffle(put)  # type: ignore[attr-defined]
+    store = VersionStore(memory_limit=limit)
+    for key, version in put:
+        store.put(key, version)
+
+    displaced = {key: entry for key, entry in expected.items() if entry.displaced}
+    assert {key: store.get(key) for key in expected} == expected
+    assert dict(store.entries()) == expected
+    assert dict(store.displaced(100)) == displaced
+    assert store.count_displaced() == len(displaced)
+    live = sum(entry.best.value is not None for entry in expected.values())
+    assert store.count() == (live, len(expected) - live)
+    assert store.spilled == (limit == 1 and bool(put)) or limit == 1500
+    store.close()
+
+
+@settings(max_examples=20, deadline=None)
+@given(RECORDS, RECORDS)
+def test_a_file_goes_on_where_it_was_left(before: list, after: list) -> None:  # type: ignore[type-arg]
+    """What a second run puts in is merged with what the first has left."""
+    put = versions([*before, *after])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state"
+        for number, part in enumerate((put[: len(before)], put[len(before) :])):
+            store = VersionStore(path)
+            assert store.facts() == ({} if number == 0 else {"run": "0"})
+            for key, version in part:
+                store.put(key, version)
+            store.write_down({"run": str(number)})
+            store.close()
+        store = VersionStore(path)
+        assert dict(store.entries()) == dumb(put)
+        store.close()
+
+
+@pytest.mark.kip("K280-19")
+@pytest.mark.parametrize("limit", [1, 10**9])
+def test_floors_outlive_a_rebuild(limit: int) -> None:
+    """A key that is known to be deleted stays known; all else is forgotten, on request that too."""
+    store = VersionStore(memory_limit=limit)
+    for key, version in versions([(b"a", 5, 0, b"v"), (b"b", 9, 0, None)]):
+        store.put(key, version)
+
+    store.clear(keep_floors=True)
+    assert [key for key, _ in store.entries()] == [b"b"]
+    store.clear()
+    assert list(store.entries()) == []
+    store.close()
+
+
+def test_many_keys_are_paged_in_order(tmp_path: Path) -> None:
+    """More than a page, each once."""
+    store = VersionStore(tmp_path / "state")
+    for key, version in versions([(b"%05d" % number, 1, 0, b"v") for number in range(2500)]):
+        store.put(key, version)
+
+    assert [key for key, _ in store.entries()] == [b"%05d" % number for number in range(2500)]
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """With its name."""
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to be one" * 100)
+
+    with pytest.raises(ConfigError, match=r"notes\.txt"):
+        VersionStore(path)
