@@ -317,6 +317,20 @@ class GroupNotEmptyError(OrderError):
         )
 
 
+class NotConfirmedError(OrderError):
+    """A command that loses records was not confirmed; nothing was done."""
+
+    def __init__(self, topic: str, losing: str) -> None:
+        super().__init__(topic, losing)
+        self.topic, self.losing = topic, losing
+
+    def __str__(self) -> str:
+        return (
+            f"not confirmed, nothing was done: {self.losing}; type the topic's name when asked on a terminal, or give "
+            f"--confirm {self.topic}"
+        )
+
+
 class RecordVersionError(OrderError):
     """A control record was written by a newer, incompatible keyorder."""
 

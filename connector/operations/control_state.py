@@ -58,9 +58,10 @@ class ControlState:
         """When the writer's last record was written, by the clock that wrote it."""
         return self._renewed_at.get(member.lease.nonce)
 
-    def waived(self, topic: str, group: str) -> set[tuple[int, int]]:
-        """(partition, epoch) of each gate that an operator has let go for the group."""
-        return {(w.partition, w.epoch) for w in self._waivers.values() if (w.topic, w.group) == (topic, group)}
+    def waived(self, timeline: Timeline, group: str) -> set[tuple[int, int]]:
+        """(partition, epoch) of each gate that an operator has let go for the group, on this very topic."""
+        wanted = (timeline.topic, timeline.topic_id, group)
+        return {(w.partition, w.epoch) for w in self._waivers.values() if (w.topic, w.topic_id, w.group) == wanted}
 
     def close(self) -> None:
         """Release the clients."""
