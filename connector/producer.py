@@ -124,6 +124,12 @@ class OrderedProducer:
             else:
                 self._hand_over(record, data, route, explicit)
 
+    def produce_control_record(
+        self, topic: str, partition: int, key: bytes, value: bytes, on_delivery: DeliveryCallback
+    ) -> None:
+        """A record of keyorder's own, in the same transaction as the user's, to a topic whose layout never changes."""
+        self._raw.produce(topic, value, key, partition, on_delivery=on_delivery)
+
     def poll(self, timeout: float = -1) -> int:
         """Run delivery callbacks for up to `timeout` seconds (-1: until there is one). Returns how many events ran."""
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout

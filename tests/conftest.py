@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
@@ -104,6 +105,16 @@ def kafka_factory(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Itera
     factory = KafkaFactory(start_kafka)
     yield factory
     factory.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session of two local cores, shared by all tests of the run."""
+    from support.spark_session import start_spark
+
+    session = start_spark(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
 
 
 @pytest.fixture

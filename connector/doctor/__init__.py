@@ -1,1 +1,0 @@
-"""`keyorder doctor`: what on this machine, this cluster and these topics keeps keyorder from its promise."""

@@ -1,0 +1,77 @@
+"""Rows into an OrderedProducer, and the wait until the cluster has acknowledged every one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message
+
+from ...connector.producer import OrderedProducer
+from .columns import Rows, split_by_topic
+from .errors import SinkDeliveryError
+from .options import SinkOptions
+from .task import Task
+from .versions import versions, with_versions
+
+
+class Delivery:
+    """One task's rows on their way. `rows`: how many were taken."""
+
+    def __init__(self, producer: OrderedProducer, options: SinkOptions, task: Task) -> None:
+        self._producer, self._options, self._task = producer, options, task
+        self.rows = 0
+        self._failed: dict[str, int] = {}
+        self._first_error = ""
+
+    def send(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Queue all rows in their order, waiting where the queue is full. Raises SinkDeliveryError at the first failure."""
+        for batch in batches:
+            if self._options.version_header is not None:
+                batch = self._versioned(batch, self._options.version_header)
+            self.rows += batch.num_rows
+            for rows in split_by_topic(batch, self._options.topic):
+                self._send_rows(rows)
+            self._producer.poll(0)
+            self._check()
+
+    def settle(self) -> None:
+        """Wait until everything is acknowledged. Raises SinkDeliveryError."""
+        self._producer.flush()
+        self._check()
+
+    def _send_rows(self, rows: Rows) -> None:
+        keys, values = rows.key.to_pylist(), rows.value.to_pylist()
+        headers = [None] * len(rows) if rows.headers is None else rows.headers.to_pylist()
+        partitions = [-1] * len(rows) if rows.partition is None else rows.partition.fill_null(-1).to_pylist()
+        for key, value, header, partition in zip(keys, values, headers, partitions, strict=True):
+            pairs = None if header is None else [(h["key"], h["value"]) for h in header]
+            self._send_row(rows.topic, key, value, pairs, partition)
+
+    def _send_row(self, topic: str, key: bytes | None, value: bytes | None, headers: Any, partition: int) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, on_delivery=self._delivered, headers=headers)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+                self._check()
+
+    def _versioned(self, batch: pa.RecordBatch, header: str) -> pa.RecordBatch:
+        numbers = versions(self._task.batch, self._task.partition, self.rows, batch.num_rows)
+        names = [name.lower() for name in batch.schema.names]
+        given = batch.column(names.index("headers")) if "headers" in names else None
+        columns = {name: batch.column(i) for i, name in enumerate(names) if name != "headers"}
+        columns["headers"] = with_versions(given, header, numbers)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            topic = message.topic() or "?"
+            self._failed[topic] = self._failed.get(topic, 0) + 1
+            self._first_error = self._first_error or f"{error.name()}: {error.str()}"
+
+    def _check(self) -> None:
+        for topic, failed in self._failed.items():
+            raise SinkDeliveryError(topic, failed, self._first_error)

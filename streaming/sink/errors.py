@@ -1,0 +1,50 @@
+"""What can go wrong in a write, beside what any producer may meet."""
+
+from __future__ import annotations
+
+from ...partitioner.errors import OrderError, PeerError
+
+
+class SinkDeliveryError(PeerError):
+    """Rows that the cluster did not acknowledge. Spark tries the task again."""
+
+    retriable = True
+
+    def __init__(self, topic: str, failed: int, detail: str) -> None:
+        super().__init__(topic, failed, detail)
+        self.topic, self.failed, self.detail = topic, failed, detail
+
+    def __str__(self) -> str:
+        return f"{self.failed} rows were not acknowledged by topic {self.topic}: {self.detail}"
+
+
+class ReplayMismatchError(OrderError):
+    """A task was run again for a batch that it has committed, and now has other rows.
+
+    Writing them would lose or double rows, so nothing is written.
+    """
+
+    def __init__(self, slot: str, batch: int, before: str, now: str) -> None:
+        super().__init__(slot, batch, before, now)
+        self.slot, self.batch, self.before, self.now = slot, batch, before, now
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.slot} has committed batch {self.batch} with other rows ({self.before} then, {self.now} now): the "
+            "query gives other rows when it is run again (random values, current time, a changed number of shuffle "
+            "partitions), so its output cannot be exactly once; make it deterministic and start it with a new checkpoint"
+        )
+
+
+class StaleTaskError(PeerError):
+    """An attempt at a batch that lies behind what the task has committed: another driver runs the same query."""
+
+    def __init__(self, slot: str, batch: int, committed: int) -> None:
+        super().__init__(slot, batch, committed)
+        self.slot, self.batch, self.committed = slot, batch, committed
+
+    def __str__(self) -> str:
+        return (
+            f"task {self.slot} of batch {self.batch} comes after batch {self.committed} was committed: the query runs twice, "
+            "or its checkpoint was set back; run it once, or start it with a new checkpoint"
+        )

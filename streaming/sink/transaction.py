@@ -1,0 +1,133 @@
+"""One task's rows in one transaction, with a marker that tells a replay what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from ...connector.crash import crash_point
+from ...connector.kafka_errors import translate
+from ...connector.producer import OrderedProducer
+from .delivery import Delivery
+from .errors import ReplayMismatchError, SinkDeliveryError, StaleTaskError
+from .fingerprint import Fingerprint
+from .markers import Marker, encode_marker, marker_slot
+from .options import SinkOptions
+from .task import Task
+from .warm import WARM, Warm
+
+_LOOK_SECONDS = 60.0
+
+
+def write_transaction(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Task, warm: Warm = WARM
+) -> tuple[int, bool]:
+    """Write a task's rows exactly once. Returns (rows, whether an earlier attempt had committed them).
+
+    Raises ReplayMismatchError, StaleTaskError, SinkDeliveryError, and what a producer raises.
+    """
+    config = dict(options.client)
+    config["transactional.id"] = f"keyorder-spark-{task.slot.replace('/', '-')}"
+    seen = Fingerprint()
+    rows = _fingerprinted(batches, seen)
+    first = next(rows, None)
+    if first is None:
+        _committed(warm, config, task)  # an empty task writes no marker, but one of a later batch still tells
+        return 0, False
+    producer, fresh = _ready(warm, config)
+    try:
+        marker = _committed(warm, config, task)
+        if marker is not None and marker.batch == task.batch:
+            for _ in rows:
+                pass
+            if seen.digest() != marker.fingerprint:
+                raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, seen.digest())
+            return seen.rows, True
+        delivery = Delivery(producer, options, task)
+        producer.begin_transaction()
+        try:
+            delivery.send([first])
+            if not fresh:
+                delivery.settle()  # only the cluster knows whether another process took the task over since
+        except (SinkDeliveryError, KafkaException):
+            if fresh:
+                raise
+            warm.discard(config)
+            producer, fresh = _ready(warm, config)
+            marker = _committed(warm, config, task)
+            if marker is not None and marker.batch == task.batch:
+                raise StaleTaskError(task.slot, task.batch, marker.batch) from None
+            delivery = Delivery(producer, options, task)
+            producer.begin_transaction()
+            delivery.send([first])
+        crash_point("sink-rows-queued")
+        delivery.send(rows)
+        delivery.settle()
+        _mark(producer, task, Marker(task.batch, seen.rows, seen.digest()))
+        crash_point("sink-marked")
+        _commit(producer, str(config.get("bootstrap.servers")))
+        crash_point("sink-committed")
+    except BaseException:
+        # Whatever is half done in it is aborted, by this producer now or by the next attempt's, which fences it.
+        warm.discard(config)
+        raise
+    return delivery.rows, False
+
+
+def _fingerprinted(batches: Iterator[pa.RecordBatch], seen: Fingerprint) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            seen.add(batch)
+            yield batch
+
+
+def _ready(warm: Warm, config: dict[str, object]) -> tuple[OrderedProducer, bool]:
+    producer, fresh = warm.producer(config)
+    if fresh:
+        try:
+            producer.init_transactions(_LOOK_SECONDS)
+        except KafkaException as raised:
+            warm.discard(config)
+            servers = str(config.get("bootstrap.servers"))
+            raise translate(
+                raised.args[0], "begin a transaction as", str(config["transactional.id"]), servers
+            ) from raised
+    return producer, fresh
+
+
+def _committed(warm: Warm, config: dict[str, object], task: Task) -> Marker | None:
+    marker = warm.markers(config).last(task.slot, _LOOK_SECONDS)
+    if marker is not None and marker.batch > task.batch:
+        raise StaleTaskError(task.slot, task.batch, marker.batch)
+    return marker
+
+
+def _mark(producer: OrderedProducer, task: Task, marker: Marker) -> None:
+    """Last in the transaction: until it ends, it hides other tasks' markers behind it."""
+    failures: list[KafkaError] = []
+    topic, partition = marker_slot(task.slot)
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer.produce_control_record(topic, partition, task.slot.encode(), encode_marker(marker), delivered)
+    producer.flush()
+    if failures:
+        raise SinkDeliveryError(topic, 1, f"{failures[0].name()}: {failures[0].str()}")
+
+
+def _commit(producer: OrderedProducer, servers: str) -> None:
+    attempts = Retrying(
+        stop=stop_after_delay(_LOOK_SECONDS),
+        wait=wait_exponential(multiplier=0.05, max=2.0),
+        retry=retry_if_exception(lambda e: isinstance(e, KafkaException) and bool(e.args[0].retriable())),
+        reraise=True,
+    )
+    try:
+        attempts(producer.commit_transaction, _LOOK_SECONDS)
+    except KafkaException as raised:
+        raise translate(raised.args[0], "commit", "a task's transaction", servers) from raised

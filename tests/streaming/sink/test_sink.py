@@ -1,0 +1,215 @@
+"""Rows of a DataFrame and of a streaming query as records on a real broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from keyorder import Layout, TopicAdmin
+from keyorder.connector.crash import SINK_STEPS
+from keyorder.streaming.data_source import KeyorderDataSource
+from support.cluster import KafkaUnderTest
+
+
+@pytest.fixture
+def registered(spark: Any) -> Any:
+    """The session, which knows the format."""
+    spark.dataSource.register(KeyorderDataSource)
+    return spark
+
+
+def read_topic(kafka: KafkaUnderTest, topic: str, isolation: str = "read_committed") -> list[Any]:
+    """All records of a topic, partition by partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "reads",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    found, ended = [], set()
+    while len(ended) < len(partitions):
+        message = consumer.poll(30)
+        assert message is not None, "the topic cannot be read to its end"
+        if message.error() is not None:
+            ended.add(message.partition())
+        else:
+            found.append(message)
+    consumer.close()
+    return found
+
+
+def per_key(messages: list[Any]) -> dict[bytes, list[bytes]]:
+    """Values of each key in the order of the log; all tests here write a key to one partition at a time."""
+    keys: dict[bytes, list[bytes]] = {}
+    for message in messages:
+        keys.setdefault(message.key(), []).append(message.value())
+    return keys
+
+
+def test_a_batch_is_written_with_keys_headers_and_topics(
+    registered: Any, kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    admin = TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create(topic_name, 3)
+    rows = [(f"k{n}", f"v{n}", [("h", b"x")] if n % 2 else None, topic_name) for n in range(40)]
+    frame = registered.createDataFrame(
+        rows, "key string, value string, headers array<struct<key:string,value:binary>>, topic string"
+    )
+    frame.write.format("keyorder").option("kafka.bootstrap.servers", kafka.bootstrap_servers).mode("append").save()
+    found = read_topic(kafka, topic_name)
+    assert per_key(found) == {f"k{n}".encode(): [f"v{n}".encode()] for n in range(40)}
+    layout = Layout(3, 3)
+    for message in found:
+        assert message.partition() == layout.home(message.key())
+        odd = int(message.key()[1:]) % 2
+        assert (message.headers() or []) == ([("h", b"x")] if odd else [])
+
+
+def test_versions_are_written_as_the_last_header(registered: Any, kafka: KafkaUnderTest, topic_name: str) -> None:
+    TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 1)
+    frame = registered.range(0, 10, 1, 1).selectExpr("'k' as key", "cast(id as string) as value")
+    writer = frame.write.format("keyorder").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    writer.option("topic", topic_name).option("keyorder.sink.version.header", "v").mode("append").save()
+    versions = [struct.unpack(">q", dict(m.headers())["v"])[0] for m in read_topic(kafka, topic_name)]
+    assert versions == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"topic": "no-such-topic-anywhere"}, "no-such-topic-anywhere"),
+        ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers"),
+        ({"keyorder.sink.exactly.once": "si"}, "keyorder.sink.exactly.once"),
+    ],
+)
+def test_bad_options_stop_the_write_with_their_name(
+    registered: Any, kafka: KafkaUnderTest, topic_name: str, change: dict[str, str], words: str
+) -> None:
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic_name, **change}
+    frame = registered.range(0, 3, 1, 1).selectExpr("cast(id as string) as value")
+    with pytest.raises(Exception, match=words):
+        frame.write.format("keyorder").options(**options).mode("append").save()
+
+
+def test_overwriting_is_refused(registered: Any, kafka: KafkaUnderTest, topic_name: str) -> None:
+    frame = registered.range(0, 3, 1, 1).selectExpr("cast(id as string) as value")
+    writer = frame.write.format("keyorder").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    with pytest.raises(Exception, match="Save mode Overwrite not allowed"):
+        writer.option("topic", topic_name).mode("overwrite").save()
+
+
+def numbers_by_key(spark: Any, kafka: KafkaUnderTest, topic: str, checkpoint: Path, **options: str) -> Any:
+    """A query that writes 0, 1, 2, … under key `number % 20`; one task has all numbers of a key, in their order."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 60).option("numPartitions", 2).load()
+    rows = source.selectExpr("cast(value % 20 as string) as key", "cast(value as string) as value")
+    writer = rows.writeStream.format("keyorder").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    writer = writer.option("topic", topic).option("checkpointLocation", str(checkpoint)).options(**options)
+    return writer.trigger(processingTime="100 milliseconds").start()
+
+
+def await_batches(query: Any, more: int) -> None:
+    """Wait until `more` further batches were finished; an error of the query is raised here."""
+    progress = query.lastProgress
+    wanted = (progress["batchId"] if progress else -1) + more
+    while (query.lastProgress or {"batchId": -1})["batchId"] < wanted:
+        assert not query.awaitTermination(0.1), "the query stopped"
+
+
+def values_by_key(kafka: KafkaUnderTest, topic: str) -> dict[int, list[int]]:
+    """Committed values of each key in the order of their timestamps."""
+    values: dict[int, list[int]] = {}
+    for message in sorted(read_topic(kafka, topic), key=lambda m: m.timestamp()[1]):
+        values.setdefault(int(message.key()), []).append(int(message.value()))
+    return values
+
+
+@pytest.mark.parametrize("exactly_once", ["false", "true"])
+def test_a_query_writes_through_growth_and_shrink(
+    registered: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, exactly_once: str
+) -> None:
+    admin = TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create(topic_name, 2)
+    query = numbers_by_key(
+        registered, kafka, topic_name, tmp_path / "checkpoint", **{"keyorder.sink.exactly.once": exactly_once}
+    )
+    try:
+        await_batches(query, 2)
+        for count in (3, 5, 2):
+            (admin.expand if count > 2 else admin.shrink)(topic_name, count)
+            await_batches(query, 2)
+    finally:
+        query.stop()
+    for key, values in values_by_key(kafka, topic_name).items():
+        assert values == list(range(key, values[-1] + 1, 20))
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from support.spark_session import start_spark
+from keyorder.streaming.data_source import KeyorderDataSource
+spark = start_spark(Path({folder!r}))
+spark.dataSource.register(KeyorderDataSource)
+source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 60).option("numPartitions", 2).load()
+rows = source.selectExpr("cast(value % 20 as string) as key", "cast(value as string) as value")
+writer = rows.writeStream.format("keyorder").option("kafka.bootstrap.servers", {servers!r}).option("topic", {topic!r})
+writer = writer.option("checkpointLocation", {checkpoint!r}).option("keyorder.sink.exactly.once", "true")
+query = writer.trigger(processingTime="50 milliseconds").start()
+while not query.awaitTermination(0.1):
+    for progress in query.recentProgress[-1:]:
+        print(progress["batchId"], flush=True)
+"""
+
+
+def run_driver(
+    kafka: KafkaUnderTest, topic: str, folder: Path, crash_at: str, crash_file: str
+) -> subprocess.Popen[str]:
+    """A driver in a process of its own, whose worker dies once at the named step."""
+    script = SCRIPT.format(
+        tests=str(Path(__file__).parents[2]),
+        folder=str(folder),
+        servers=kafka.bootstrap_servers,
+        topic=topic,
+        checkpoint=str(folder / "checkpoint"),
+    )
+    environment = {**os.environ, "KEYORDER_CRASH_AT": crash_at, "KEYORDER_CRASH_ONCE": str(folder / crash_file)}
+    return subprocess.Popen(
+        [sys.executable, "-Ic", script], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+
+
+def test_workers_and_drivers_killed_in_each_step_double_and_lose_nothing(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 3)
+    kills = int(os.environ.get("KEYORDER_SINK_KILLS", "3"))
+    seen = -1
+    for turn in range(kills):
+        driver = run_driver(kafka, topic_name, tmp_path, SINK_STEPS[turn % len(SINK_STEPS)], f"crashed-{turn}")
+        assert driver.stdout is not None
+        try:
+            target = seen + 3
+            while seen < target:
+                line = driver.stdout.readline()
+                assert line, "the driver stopped"
+                seen = max(seen, int(line))
+        finally:
+            # The whole process group at once: the driver's JVM, its Python, and the workers.
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        assert (tmp_path / f"crashed-{turn}").exists(), "no worker reached that step"
+    for key, values in values_by_key(kafka, topic_name).items():
+        assert values == list(range(key, values[-1] + 1, 20))

@@ -1,0 +1,31 @@
+"""One Spark session for the whole run: a JVM of its own costs seconds and half a gigabyte."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+
+def start_spark(folder: Path, **settings: str) -> SparkSession:
+    """A local session with two cores, whose tasks are tried up to four times as on a cluster."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master("local[2,4]").appName("keyorder-tests")
+    defaults = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.memory": "700m",
+        "spark.sql.streaming.stateStore.stateSchemaCheck": "true",
+        **settings,
+    }
+    for name, value in defaults.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
