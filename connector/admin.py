@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from random import uniform
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -17,61 +15,35 @@ from ..partitioner.change import ChangeTerms
 from ..partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
-    ControllerFencedError,
     CountError,
-    KafkaOperationError,
-    LayoutError,
     UnmanagedTopicError,
 )
 from ..partitioner.layout import Layout, same_routing
-from ..partitioner.members import WriterSet
-from ..partitioner.records import Lease, Ready, timeline_key
-from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Drain, Epoch, OpenChange, Retirement, Timeline
+from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Retirement, Timeline
 from . import clock
 from .compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
 from .config import boolean, connection_of, milliseconds, split
-from .control_reader import ControlMessage, ControlReader, readable
+from .control_reader import ControlMessage, readable
 from .control_topics import Slot, all_writer_slots, ensure, existing, timeline_slot
 from .controller import Change, Progress, TopologyController
 from .draining import DEFAULT_DELAY_MS, DELAY, ENABLE, Drainer, DrainStep
+from .group_gates import GroupOffsets
 from .kafka_errors import translate
-from .metadata import identify, patiently, wait_for_partitions
+from .metadata import identify, is_compacted, patiently, wait_for_partitions
+from .operations import notices
+from .operations.aborting import Abort, abort
+from .operations.adopting import VIEW_AGE, Adoption
+from .operations.change_status import ChangeStatus, DrainStatus, change_status, drain_status
+from .operations.control_state import ControlState
+from .operations.description import TopicDescription, described
+from .operations.forecast import ChangeForecast, ForcedDrain
+from .operations.notices import Notice
+from .operations.outcomes import DeletePartitionsResult, outcomes
+from .operations.planning import Planner
 from .rehoming import RehomingPlan, RehomingTerms
-from .timeline_writer import TimelineWriter, UnknownResultError
+from .timeline_edit import ChangeOpenError, edit
 
-VIEW_AGE = "keyorder.view.age.ms"
 _LOGGER = logging.getLogger("keyorder.admin")
-
-
-@dataclass(frozen=True, slots=True)
-class WriterDescription:
-    """A live writer: its id, its incarnation, the topics that it writes."""
-
-    writer: str
-    incarnation: int
-    topics: tuple[str, ...]
-    transactional: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """What is known of a managed topic.
-
-    layout: initial and active count. partitions: how many exist physically, retired ones included.
-    epochs: every committed layout with its cuts. change: the open attempt, if there is one.
-    retired: the partitions that are no longer written, with their mode and whether they were emptied.
-    """
-
-    topic: str
-    topic_id: str
-    layout: Layout
-    partitions: int
-    ordered: bool
-    epochs: tuple[Epoch, ...]
-    change: OpenChange | None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    writers: tuple[WriterDescription, ...] = ()
-    retired: tuple[Drain, ...] = ()
 
 
 class TopicAdmin:
@@ -132,8 +104,8 @@ class TopicAdmin:
             raise BrokerUnreachableError(self._bootstrap, f"create topic {topic}") from raised
         wait_for_partitions(self._admin, topic, partitions, self._bootstrap, timeout)
         # Just made: a timeline under its name can only be that of a topic that was deleted.
-        self._adopt(topic, layout, ours, timeout, again=True)
-        return self.describe(topic)
+        Adoption(self._config, self._admin, topic, layout, ours, again=True).run(timeout)
+        return self.describe(topic, groups=())
 
     def adopt(
         self,
@@ -153,19 +125,41 @@ class TopicAdmin:
         count = identify(self._admin, topic, self._bootstrap, timeout).partitions
         layout = None if initial_partition_count is None else same_routing(initial_partition_count, count)
         ensure(self._admin, self._bootstrap, timeout)
-        self._adopt(topic, layout, {}, timeout, again)
-        return self.describe(topic)
+        Adoption(self._config, self._admin, topic, layout, again=again).run(timeout)
+        return self.describe(topic, groups=())
+
+    def plan(
+        self,
+        topic: str,
+        count: int,
+        groups: Sequence[str] | None = None,
+        wait_for_groups: Sequence[str] = (),
+        immediate: bool = False,
+        delay_ms: int | None = None,
+        sample_s: float = 0.0,
+        force: bool = False,
+    ) -> ChangeForecast:
+        """What going to `count` partitions would do; changes nothing.
+
+        groups: whose backlog to tell, all that have committed offsets of the topic when None. sample_s: look twice, so
+        many seconds apart, for the pace of groups and producers. The others are those of `shrink`.
+
+        Raises LayoutError below the initial count, and as `timeline`.
+        """
+        retirement = Retirement(immediate, tuple(wait_for_groups), delay_ms, force)
+        return Planner(self._config, self._admin).plan(self.timeline(topic), count, groups, retirement, sample_s)
 
     def expand(self, topic: str, count: int, timeout: float = 120.0) -> Change:
         """Grow to `count` partitions. The same call again resumes a killed change.
 
         timeout: seconds until it is given up, with the layout as it was. Raises CountError for a count below the
-        present one, UnmanagedTopicError, WriterLateError, TruncationError, ControllerFencedError and Kafka's own.
+        present one, ChangeOpenError while the topic goes to another count, UnmanagedTopicError, WriterLateError,
+        TruncationError, ControllerFencedError and Kafka's own.
         """
         timeline = self.timeline(topic)
         if count < timeline.newest.count:
             raise CountError(topic, timeline.newest.count, count, "expand only grows, use shrink for a lower count")
-        return TopologyController(self._config, topic, self._progress).change(count, ChangeTerms(timeout=timeout))
+        return self._change(timeline, count, None, notices.of_change(timeline, count), timeout)
 
     def shrink(
         self,
@@ -174,26 +168,63 @@ class TopicAdmin:
         immediate: bool = False,
         wait_for_groups: Sequence[str] = (),
         timeout: float = 120.0,
+        delay_ms: int | None = None,
+        force: bool = False,
     ) -> Change:
         """Go down to `count` partitions, not below the initial count. The same call again resumes a killed change.
 
         The partitions from `count` on are retired: nobody writes them any more, groups read them to their ends, and a
-        controller empties them after `delete.topic.partition.interval.delay.ms` and when `wait_for_groups` have
-        processed them. A stock cluster cannot remove them; a later growth uses them again.
-        immediate: no delay (groups are waited for all the same).
+        controller empties them after the delay and when `wait_for_groups` have processed them. A stock cluster cannot
+        remove them; a later growth uses them again.
+        immediate: no delay (groups are waited for all the same). delay_ms: the delay of this shrink instead of the
+        topic's `delete.topic.partition.interval.delay.ms`, 0 for none. force: no group is waited for; `forced_drain` says
+        what that would lose. With one of these three a topic that has `count` partitions already keeps its layout, and
+        what it retired and has not emptied yet is emptied by the new wishes.
 
         Raises as `expand`; CountError for a count above the present one or below the initial one.
         """
         timeline = self.timeline(topic)
-        if count > timeline.newest.count:
-            raise CountError(topic, timeline.newest.count, count, "shrink only retires, use expand for a higher count")
-        retirement = Retirement(immediate, tuple(wait_for_groups))
-        controller = TopologyController(self._config, topic, self._progress)
-        return controller.change(count, ChangeTerms(timeout=timeout), retirement)
+        newest = timeline.newest
+        if count > newest.count:
+            raise CountError(topic, newest.count, count, "shrink only retires, use expand for a higher count")
+        if count < timeline.initial:
+            raise CountError(topic, newest.count, count, f"it cannot go below its initial {timeline.initial}")
+        if delay_ms is not None and delay_ms < 0:
+            raise ConfigError("delay_ms", f"{delay_ms} is negative", "give milliseconds, 0 for no delay")
+        retirement = Retirement(immediate, tuple(wait_for_groups), delay_ms, force)
+        warnings = notices.of_change(timeline, count)
+        warnings += notices.of_shrink(timeline, retirement, self._compacted(topic))
+        if count == newest.count and timeline.change is None:
+            changed = timeline
+            if retirement.asked_for:
+                changed = edit(self._config, topic, lambda t: t.retired_by(retirement))
+            return Change(topic, newest.count, count, changed.newest.number, False, 0, warnings=tuple(warnings))
+        return self._change(timeline, count, retirement, warnings, timeout)
 
-    def delete_partitions(self, topic: str, total_count: int, immediate: bool = False) -> Change:
-        """KIP-694's deletePartitions: `shrink`, by the KIP's name. Raises as `shrink`."""
-        return self.shrink(topic, total_count, immediate=immediate)
+    def forced_drain(self, topic: str, count: int, groups: Sequence[str] | None = None) -> ForcedDrain:
+        """What a shrink to `count` with `force` would lose if it were emptied now, by group; changes nothing.
+
+        Also counts partitions that earlier shrinks have retired and that are not emptied yet. Raises as `timeline`.
+        """
+        return Planner(self._config, self._admin).forced_drain(self.timeline(topic), count, groups)
+
+    def delete_partitions(
+        self,
+        topic: str,
+        total_count: int,
+        immediate: bool = False,
+        delay_ms: int | None = None,
+        wait_for_groups: Sequence[str] = (),
+        timeout: float = 120.0,
+    ) -> DeletePartitionsResult:
+        """KIP-694's deletePartitions: `shrink`, then empty what may be emptied now, with an outcome per partition.
+
+        A partition that could not be emptied does not raise: its outcome says why, and a controller tries it again.
+        Raises as `shrink` where the topic could not be shrunk.
+        """
+        change = self.shrink(topic, total_count, immediate, wait_for_groups, timeout, delay_ms)
+        steps = self.drain(topic)
+        return DeletePartitionsResult(topic, change, outcomes(self.timeline(topic), steps))
 
     def drain(
         self, topic: str, drainer: Drainer | None = None, rehoming: RehomingTerms | None = None
@@ -209,6 +240,22 @@ class TopicAdmin:
     def rehoming_plans(self, topic: str) -> list[RehomingPlan]:
         """What re-homing would do to each retired partition of a compacted topic; reads their logs, changes nothing."""
         return Drainer(self._config).plans(self.timeline(topic))
+
+    def change_status(self, topic: str) -> ChangeStatus:
+        """The topic's open change, who keeps it waiting, and the drains under way. Raises as `timeline`."""
+        timeline = self.timeline(topic)
+        state = ControlState(self._config, self._admin)
+        try:
+            state.refresh()
+        finally:
+            state.close()
+        timeline = state.timelines.get(topic, timeline)
+        return change_status(timeline, state, self._drains(timeline), clock.wall_ms())
+
+    def abort(self, topic: str, timeout: float = 60.0) -> Abort:
+        """Give the topic's open change up, whoever works on it; with nothing to abort it says so. Raises as `expand`."""
+        self.timeline(topic)
+        return abort(self._config, topic, timeout)
 
     def timeline(self, topic: str) -> Timeline:
         """The topic's timeline as it is now.
@@ -226,11 +273,7 @@ class TopicAdmin:
         """The topic's timeline, or None when it has none."""
         if not existing(self._admin, self._bootstrap):
             return None
-        newest: Timeline | None = None
-        for message in self._read([timeline_slot(topic)]):
-            if isinstance(message.record, Timeline) and message.record.topic == topic:
-                newest = message.record
-        return newest
+        return self._newest(topic)
 
     def topics(self) -> dict[str, Timeline]:
         """Every managed topic by name."""
@@ -240,100 +283,50 @@ class TopicAdmin:
         records = (message.record for message in self._read(slots))
         return {r.topic: r for r in records if isinstance(r, Timeline)}
 
-    def describe(self, topic: str) -> TopicDescription:
-        """The topic as it is now. Raises as `timeline`."""
+    def describe(self, topic: str, groups: Sequence[str] | None = None) -> TopicDescription:
+        """The topic as it is now. groups: whose gates to tell, all that have commits on it when None. Raises as `timeline`."""
         timeline = self.timeline(topic)
         identity = identify(self._admin, topic, self._bootstrap)
-        return TopicDescription(
-            topic=topic,
-            topic_id=timeline.topic_id,
-            layout=timeline.layout,
-            partitions=identity.partitions,
-            ordered=timeline.ordered,
-            epochs=timeline.epochs,
-            change=timeline.change,
-            settings=dict(timeline.settings),
-            writers=tuple(self._writers(topic)),
-            retired=timeline.drains,
-        )
+        offsets = GroupOffsets(self._admin, self._bootstrap)
+        committed = offsets.of_topic(topic) if groups is None else offsets.committed(groups, topic)
+        state = ControlState(self._config, self._admin)
+        try:
+            state.refresh()
+        finally:
+            state.close()
+        return described(state.timelines.get(topic, timeline), identity.partitions, state, committed)
+
+    def _change(
+        self, timeline: Timeline, count: int, retirement: Retirement | None, warnings: list[Notice], timeout: float
+    ) -> Change:
+        topic, open_change = timeline.topic, timeline.change
+        if open_change is not None and open_change.slice is None and open_change.count != count:
+            raise ChangeOpenError(topic, open_change)
+        controller = TopologyController(self._config, topic, self._progress)
+        change = controller.change(count, ChangeTerms(timeout=timeout), retirement)
+        return replace(change, warnings=tuple(warnings))
+
+    def _drains(self, timeline: Timeline) -> list[DrainStatus]:
+        left = [drain for drain in timeline.drains if not drain.emptied]
+        if not left:
+            return [drain_status(timeline, drain, False, {}) for drain in timeline.drains]
+        compacted = self._compacted(timeline.topic)
+        named = sorted({group for drain in left for group in drain.retirement.groups})
+        committed = GroupOffsets(self._admin, self._bootstrap).committed(named, timeline.topic)
+        return [drain_status(timeline, drain, compacted, committed) for drain in timeline.drains]
+
+    def _newest(self, topic: str) -> Timeline | None:
+        newest: Timeline | None = None
+        for message in self._read([timeline_slot(topic)]):
+            if isinstance(message.record, Timeline) and message.record.topic == topic:
+                newest = message.record
+        return newest
 
     def _read(self, slots: list[Slot]) -> list[ControlMessage]:
         return patiently(lambda: readable(self._config, slots, 10.0), 20.0)
 
-    def _writers(self, topic: str) -> list[WriterDescription]:
-        members = WriterSet()
-        for message in self._read(all_writer_slots()):
-            if isinstance(message.record, Lease | Ready):
-                members.apply(message.record, message.offset, clock.now())
-        return [
-            WriterDescription(
-                m.lease.writer, m.incarnation, m.lease.topics, transactional=m.lease.transactional_id is not None
-            )
-            for m in members.live(topic)
-        ]
-
-    def _adopt(
-        self, topic: str, layout: Layout | None, settings: Mapping[str, str], timeout: float, again: bool
-    ) -> None:
-        deadline = clock.now() + timeout
-        while True:
-            writer = TimelineWriter(self._config, topic, timeout)
-            reader = ControlReader(self._config, fetch_wait_ms=50)
-            try:
-                if self._adopt_once(topic, layout, settings, writer, reader, deadline, again):
-                    return
-            except (UnknownResultError, BrokerUnreachableError, KafkaOperationError, ControllerFencedError) as error:
-                if not error.retriable or clock.now() >= deadline:
-                    raise
-                # Adopters that fence each other take turns: whoever comes second reads the first's timeline.
-                time.sleep(uniform(0.05, 0.5))
-            finally:
-                writer.close()
-                reader.close()
-
-    def _adopt_once(
-        self,
-        topic: str,
-        layout: Layout | None,
-        settings: Mapping[str, str],
-        writer: TimelineWriter,
-        reader: ControlReader,
-        deadline: float,
-        again: bool,
-    ) -> bool:
-        """One try under the topic's transactional id. Two adopters agree: the second reads the first's timeline."""
-        writer.start()
-        reader.add([timeline_slot(topic)])
-        identity = identify(self._admin, topic, self._bootstrap)
-        found = [m.record for m in reader.read_to_end() if m.key == timeline_key(topic)]
-        if found and isinstance(found[-1], Timeline):
-            stale = found[-1].topic_id != identity.topic_id and again
-            if not stale:
-                found[-1].check_identity(identity.topic_id, identity.cluster_id)
-                return True
-        layout = layout or Layout(identity.partitions, identity.partitions)
-        ordered = settings.get("enable.ordered.delivery", "true").lower() != "false"
-        view_age = milliseconds(settings, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
-        timeline = Timeline(
-            topic=topic,
-            topic_id=identity.topic_id,
-            cluster_id=identity.cluster_id,
-            initial=layout.initial,
-            epochs=(Epoch(0, layout.count, committed_at_ms=clock.wall_ms()),),
-            ordered=ordered,
-            view_age_s=view_age,
-            settings={k: v for k, v in settings.items() if k not in ("enable.ordered.delivery", VIEW_AGE)},
-        )
-        writer.write(timeline, "adopt")
-        # A transaction is decided before its markers are written: "committed" is not "visible" yet.
-        reader.await_message(lambda message: message.key == timeline_key(topic), deadline - clock.now())
-        physical = identify(self._admin, topic, self._bootstrap).partitions
-        if physical != layout.count:
-            raise LayoutError(
-                f"topic {topic!r} went from {layout.count} to {physical} partitions while it was adopted: "
-                f"run `keyorder topics expand --topic {topic} --partitions {physical}` to make the new ones part of it"
-            )
-        return True
+    def _compacted(self, topic: str) -> bool:
+        return is_compacted(self._admin, topic, self._bootstrap)
 
 
 _OUR_TOPIC_SETTINGS = (

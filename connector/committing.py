@@ -17,6 +17,7 @@ from .config import ConsumerSettings
 from .kafka_errors import translate
 from .membership import Membership
 from .owned import Owned
+from .strays import Strays
 
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
 _IDLE_RECOMMIT = 6 * 3600.0
@@ -40,6 +41,8 @@ _PASSING = {
 class Committer:
     """The commits of one consumer."""
 
+    strays: Strays
+
     def __init__(self, raw: Consumer, settings: ConsumerSettings, members: Membership, bootstrap_servers: str) -> None:
         self._raw, self._settings, self._members = raw, settings, members
         self._bootstrap = bootstrap_servers
@@ -52,6 +55,9 @@ class Committer:
         now = clock.now()
         if self._settings.auto_commit and now >= self._next_commit:
             self._next_commit = now + self._settings.auto_commit_interval
+            for owned in self._members.owned.values():
+                if owned.started:
+                    self._settle_tail(owned)
             self._try([o for o in self._members.owned.values() if o.started and o.processed != (o.committed or 0)])
         if now >= self._next_idle:
             self._next_idle = now + _IDLE_RECOMMIT
@@ -120,7 +126,7 @@ class Committer:
 
     def on_revoke(self, owned: list[Owned]) -> None:
         """The last commit of partitions that are about to go."""
-        if self._settings.auto_commit:
+        if self._settings.auto_commit and not self.strays.pending:
             for o in owned:
                 if o.started:
                     self._settle_tail(o)

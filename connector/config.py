@@ -175,6 +175,7 @@ class ConsumerSettings:
     auto_store: a record counts as processed when poll() is called again after it was returned.
     on_commit: called with (error, partitions) after every commit, as confluent_kafka does.
     hold_limit: records of one partition held in memory behind a closed gate before the partition is paused.
+    strays: deliver, fail or dead-letter; dead_letter_topic: for the last of them.
     """
 
     group: str
@@ -187,6 +188,8 @@ class ConsumerSettings:
     control_timeout: float
     hold_limit: int
     incremental: bool
+    strays: str
+    dead_letter_topic: str
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None] | None
 
 
@@ -194,6 +197,8 @@ _CONSUMER_OPTIONS = {
     "enable.ordered.delivery": "gates on or off for this client (true)",
     "keyorder.control.timeout.ms": "how long the control topic may be silent (30000)",
     "keyorder.hold.max.messages": "held in memory per closed gate (10000)",
+    "keyorder.strays": "deliver, fail or dead-letter what was written against the layout (deliver)",
+    "keyorder.strays.dead.letter.topic": "where dead-letter moves them",
 }
 
 
@@ -212,6 +217,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     on_commit = theirs.pop("on_commit", None)
     if on_commit is not None and not callable(on_commit):
         raise ConfigError("on_commit", f"{on_commit!r} is not callable", "give a function of (error, partitions)")
+    strays, dead_letter_topic = _strays(ours)
     settings = ConsumerSettings(
         group=str(group),
         ordered=boolean(ours, "enable.ordered.delivery", True),
@@ -222,6 +228,8 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         partition_eof=boolean(theirs, "enable.partition.eof", False),
         control_timeout=milliseconds(ours, "keyorder.control.timeout.ms", 30_000),
         hold_limit=int(ours.get("keyorder.hold.max.messages", 10_000)),
+        strays=strays,
+        dead_letter_topic=dead_letter_topic,
         on_commit=on_commit,
         incremental=str(theirs.get("group.protocol", "classic")).lower() == "consumer" or "cooperative" in strategy,
     )
@@ -233,3 +241,21 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     # The second line for new partitions; the first is a look at the cluster when the timeline changes.
     theirs.setdefault("topic.metadata.refresh.interval.ms", 10_000)
     return settings, theirs
+
+
+def _strays(ours: Mapping[str, Any]) -> tuple[str, str]:
+    policy = str(ours.get("keyorder.strays", "deliver")).lower()
+    topic = str(ours.get("keyorder.strays.dead.letter.topic", ""))
+    if policy not in ("deliver", "fail", "dead-letter"):
+        raise ConfigError("keyorder.strays", f"{policy!r} is not a policy", "use deliver, fail or dead-letter")
+    if policy == "dead-letter" and not topic:
+        raise ConfigError(
+            "keyorder.strays.dead.letter.topic", "keyorder.strays=dead-letter needs it", "name an existing topic"
+        )
+    if policy != "dead-letter" and topic:
+        raise ConfigError(
+            "keyorder.strays.dead.letter.topic",
+            f"keyorder.strays={policy} has no use for it",
+            "set dead-letter, or leave it out",
+        )
+    return policy, topic

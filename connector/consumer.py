@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from ..partitioner.errors import UsageError
+from ..partitioner.errors import ConfigError, UsageError
 from . import clock
 from .committing import Committer
 from .config import connection_of, consumer_settings
@@ -23,6 +23,7 @@ from .origins import OriginWatch
 from .positions import GroupPositions
 from .reading import Intake
 from .starting import Starter
+from .strays import StrayPolicy, Strays
 from .view import ViewKeeper
 from .waker import Waker
 
@@ -82,14 +83,18 @@ class OrderedConsumer:
         self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
         self._origins = OriginWatch(connection, self._settings.group)
         self._gates = Gatekeeper(self._settings, self._members, self._positions, self._origins)
-        self._intake = Intake(self._settings, self._members, self._view)
+        policy = StrayPolicy(self._settings.strays)
+        self._strays = Strays(connection, self._settings.group, policy, self._settings.dead_letter_topic)
+        self._intake = Intake(self._settings, self._members, self._view, self._strays)
         self._members.before_revoke = self._before_revoke
         self._members.gates = self._gates
         self._members.commits = self._commits
+        self._commits.strays = self._strays
         self._ready: deque[Message] = deque()
         self._intake.ready = self._gates.ready = self._ready
         self._given: list[Message] = []
         self._touched: set[tuple[str, int]] = set()
+        self._failure: Exception | None = None
         self._last_raw = clock.now()
         self._closed = False
         self._view.start()
@@ -107,7 +112,10 @@ class OrderedConsumer:
 
         A callback does not assign: keyorder does, when a partition may be read.
         """
+        self._strays.check()
         for topic in topics:
+            if topic == self._settings.dead_letter_topic:
+                raise ConfigError("keyorder.strays.dead.letter.topic", f"{topic!r} is read here", "name another topic")
             if topic.startswith("^"):
                 continue
             self._view.follow(topic)
@@ -171,6 +179,7 @@ class OrderedConsumer:
 
         poll() raises AssignmentError for a partition that waits for one that is not assigned.
         """
+        self._strays.check()
         self._members.assign(partitions, replace=True)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -229,8 +238,11 @@ class OrderedConsumer:
 
     @property
     def strays(self) -> int:
-        """Records delivered so far that were written against the timeline, by late or foreign writers."""
-        return self._intake.strays
+        """Records found so far that were written against the timeline, by late or foreign writers.
+
+        `keyorder.strays` says whether they were delivered or went to the dead-letter topic.
+        """
+        return self._strays.counts.total()
 
     def close(self) -> None:
         """Commit what was processed, leave the group, release everything.
@@ -248,6 +260,7 @@ class OrderedConsumer:
             self._view.stop()
             self._positions.stop()
             self._origins.stop()
+            self._strays.close()
             self._members.starter.close()
 
     def __enter__(self) -> OrderedConsumer:
@@ -266,7 +279,11 @@ class OrderedConsumer:
         if self._closed:
             raise RuntimeError("Consumer closed")
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        self._strays.settle()
         self._finish_returned()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         given = self._given = []
         while True:
             self._give(given, wanted)
@@ -276,7 +293,15 @@ class OrderedConsumer:
                 self._given = []
                 return given
             left = 0.0 if enough else self._patience(deadline, now)
-            self._turn(wanted, left)
+            try:
+                self._turn(wanted, left)
+            except Exception as error:
+                if not given:
+                    raise
+                # What was collected counts as returned: it goes out, and the error comes with the next call.
+                self._failure = error
+                self._given = []
+                return given
             self._give(given, wanted)
             if len(given) >= wanted or (deadline is not None and clock.now() >= deadline):
                 self._given = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..partitioner.errors import BrokerUnreachableError, CorruptRecordError
 from ..partitioner.records import ControlRecord, decode_record
@@ -25,13 +25,17 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class ControlMessage:
-    """One control record as it was read. `record` is None for tombstones and kinds that are not ours."""
+    """One control record as it was read. `record` is None for tombstones and kinds that are not ours.
+
+    at_ms: when it was written, by the clock of whoever wrote it; for people, never for decisions.
+    """
 
     slot: Slot
     offset: int
     key: bytes
     value: bytes | None
     record: ControlRecord | None
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,10 @@ class ControlReader:
             record = decode_record(key, value)
         except CorruptRecordError as error_:
             raise CorruptRecordError(f"{slot[0]}[{slot[1]}]@{offset} (key {key!r}): {error_}") from error_
-        read.append(ControlMessage(slot, offset, key, value, record))
+        kind, at_ms = message.timestamp()
+        read.append(
+            ControlMessage(slot, offset, key, value, record, None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms)
+        )
 
 
 def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -> list[ControlMessage]:

@@ -46,6 +46,7 @@ from .crash import crash_point
 from .kafka_errors import translate, translated
 from .log_offsets import LogOffsets
 from .metadata import wait_for_partitions
+from .operations.notices import Notice
 from .timeline_writer import DataRecord, TimelineWriter, UnknownResultError
 
 Progress = Callable[[str], None]
@@ -61,7 +62,10 @@ class ChangeStep:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a change did. `changed` is False when the topic already had the count."""
+    """What a change did. `changed` is False when the topic already had the count.
+
+    warnings: what should have been known before it.
+    """
 
     topic: str
     before: int
@@ -72,6 +76,7 @@ class Change:
     steps: tuple[ChangeStep, ...] = ()
     ends: Mapping[int, int] = field(default_factory=dict)
     begins: Mapping[int, int] = field(default_factory=dict)
+    warnings: tuple[Notice, ...] = ()
 
 
 class Copier(Protocol):

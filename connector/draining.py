@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import BrokerUnreachableError, KeyorderError
-from ..partitioner.modes import Mode
+from ..partitioner.modes import DELETE_ENABLE, Mode
 from ..partitioner.timeline import Drain, DrainState, Timeline
 from . import clock
 from .config import boolean, connection_of, milliseconds
@@ -31,7 +31,7 @@ from .metadata import topic_config
 from .rehoming import Rehomer, RehomingPlan, RehomingTerms
 from .timeline_edit import ChangeOpenError, edit
 
-ENABLE = "delete.topic.partition.enable"
+ENABLE = DELETE_ENABLE
 DELAY = "delete.topic.partition.interval.delay.ms"
 DEFAULT_DELAY_MS = 300_000
 

@@ -17,6 +17,7 @@ from .config import ConsumerSettings
 from .membership import Membership
 from .messages import offset_of, place_of
 from .owned import Owned
+from .strays import Strays
 from .view import View, ViewKeeper
 
 _PATIENCE = 0.2
@@ -27,18 +28,23 @@ class Intake:
 
     ready: deque[Message]
 
-    def __init__(self, settings: ConsumerSettings, members: Membership, views: ViewKeeper) -> None:
-        self._settings, self._members, self._views = settings, members, views
+    def __init__(self, settings: ConsumerSettings, members: Membership, views: ViewKeeper, strays: Strays) -> None:
+        self._settings, self._members, self._views, self._strays = settings, members, views, strays
         self.waiting: deque[Message] = deque()
         self._fetched_at = 0.0
         self._looked: set[str] = set()
-        self.strays = 0
 
     def take(self, messages: list[Message], fetched_at: float) -> None:
         """Sort these, and what an old view has kept waiting; the order within a partition is kept.
 
         Raises StaleViewError when the control topic stays unreadable, and what order demands.
         """
+        try:
+            self._take(messages, fetched_at)
+        finally:
+            self._strays.settle()
+
+    def _take(self, messages: list[Message], fetched_at: float) -> None:
         if messages:
             self.waiting.extend(messages)
             self._fetched_at = fetched_at
@@ -79,8 +85,11 @@ class Intake:
                 owned.fetched = max(owned.fetched, offset + 1)
                 owned.eof = max(owned.eof, offset + 1)
                 return True
-            if view.managed and self._stray(message, view):
-                self.strays += 1
+            stray = view.managed and offset_of(message) >= owned.fetched and self._stray(message, view)
+            if stray and not self._strays.found(message, *self._home(message, view)):
+                # The position passes it with the next record, or with the end of the partition.
+                owned.fetched = offset_of(message) + 1
+                return True
         if not self._members.gates.current(topic):
             self._members.gates.open_what_may()
         offset = offset_of(message)
@@ -130,6 +139,14 @@ class Intake:
             return False
         data = key.encode() if isinstance(key, str) else key
         return view.routing.is_stray(data, place_of(message)[1], offset_of(message))
+
+    @staticmethod
+    def _home(message: Message, view: View) -> tuple[int, int]:
+        """(where the key lives, in which epoch); -1 for a record without a key."""
+        key, newest = message.key(), view.timeline.newest.number
+        if key is None:
+            return -1, newest
+        return view.routing.of(key.encode() if isinstance(key, str) else key).home, newest
 
     def _event(self, message: Message) -> None:
         """An end of partition moves the position over what no record shows; other events are the application's."""

@@ -91,7 +91,15 @@ class SupervisedCluster:
         with typed_errors(topic, self._servers), TopicAdmin(self._config, self._progress) as admin:
             if change.count >= admin.timeline(topic).newest.count:
                 return admin.expand(topic, change.count, timeout=self._timeout)
-            return admin.shrink(topic, change.count, retirement.immediate, retirement.groups, timeout=self._timeout)
+            return admin.shrink(
+                topic,
+                change.count,
+                retirement.immediate,
+                retirement.groups,
+                timeout=self._timeout,
+                delay_ms=retirement.delay_ms,
+                force=retirement.forced,
+            )
 
     def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
         """Grow or shrink, unless the topic no longer has `current` partitions: somebody else has decided meanwhile.

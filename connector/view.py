@@ -30,10 +30,10 @@ class View:
 
     __slots__ = ("gates", "managed", "routing", "timeline")
 
-    def __init__(self, timeline: Timeline, managed: bool) -> None:
+    def __init__(self, timeline: Timeline, managed: bool, known: View | None = None) -> None:
         self.timeline, self.managed = timeline, managed
         self.gates = Gates(timeline)
-        self.routing = Routing(timeline)
+        self.routing: Routing = Routing(timeline, None if known is None else known.routing)
 
 
 class ViewKeeper(threading.Thread):
@@ -74,7 +74,7 @@ class ViewKeeper(threading.Thread):
         timeline = self._timelines.get(topic)
         if timeline is not None:
             if known is None or known.timeline is not timeline:
-                known = self._views[topic] = View(timeline, managed=True)
+                known = self._views[topic] = View(timeline, True, known)
             return known
         if known is None or known.managed or known.timeline.newest.count < partitions:
             known = self._views[topic] = View(unmanaged(topic, partitions), managed=False)

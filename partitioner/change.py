@@ -23,13 +23,13 @@ open change: the next one gives that attempt up and begins its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from .errors import CountError, KeyorderError, TruncationError, WriterLateError
-from .members import WriterSet
+from .members import Member, WriterSet
 from .modes import Mode
 from .routing import Routing
 from .timeline import ChangePhase, Retirement, Slice, Timeline, crossings
@@ -172,6 +172,16 @@ class Fail:
 
 
 Action = WriteTimeline | EnsurePartitions | LookAtWriters | Expel | ReadCuts | CopySlice | Finish | Fail
+
+
+def longest_hold(writers: Iterable[Member], terms: ChangeTerms | None = None, attempt: int = 1) -> float:
+    """How long an attempt may hold records before it is given up, in seconds."""
+    terms = terms or ChangeTerms()
+    doubled: float = terms.attempt_deadline * 2 ** (attempt - 1)
+    # Held records must not outlive the transactions that they belong to.
+    timeouts = [m.lease.transaction_timeout_ms / 1000 for m in writers]
+    shortest = min((timeout for timeout in timeouts if timeout > 0), default=float("inf"))
+    return min(doubled, terms.max_deadline, shortest / 2)
 
 
 class IllegalEventError(KeyorderError):
@@ -318,11 +328,7 @@ class ChangeMachine:
 
     def _patience(self) -> float:
         """How long this attempt may hold records, in seconds."""
-        doubled: float = self.terms.attempt_deadline * 2 ** (self.attempt - 1)
-        # Held records must not outlive the transactions that they belong to.
-        timeouts = [m.lease.transaction_timeout_ms / 1000 for m in self.writers.live(self.topic)]
-        shortest = min((timeout for timeout in timeouts if timeout > 0), default=float("inf"))
-        return min(doubled, self.terms.max_deadline, shortest / 2)
+        return longest_hold(self.writers.live(self.topic), self.terms, self.attempt)
 
     def _looked(self, event: WritersLooked, now: float) -> list[Action]:
         """The in-sync set counts only from a look that began after this controller had read its PREPARE back."""

@@ -272,6 +272,21 @@ class TruncationError(OrderError):
         )
 
 
+class StrayError(OrderError):
+    """A record lies where its key did not live, and `keyorder.strays=fail`."""
+
+    def __init__(self, topic: str, partition: int, offset: int, home: int) -> None:
+        super().__init__(topic, partition, offset, home)
+        self.topic, self.partition, self.offset, self.home = topic, partition, offset, home
+
+    def __str__(self) -> str:
+        return (
+            f"stray: {self.topic}[{self.partition}]@{self.offset} was written against the layout, its key lives in partition "
+            f"{self.home}: find the writer that is not an OrderedProducer; seek past the record, or set keyorder.strays to "
+            "deliver or dead-letter"
+        )
+
+
 class GroupResetError(OrderError):
     """The group's offsets contradict each other: some were deleted, expired or set by hand."""
 
@@ -299,6 +314,20 @@ class GroupNotEmptyError(OrderError):
         count = "members again" if self.members is None else f"{self.members} member(s)"
         return (
             f"group {self.group!r} has {count}: stop all of them, wait until the group is empty, then set its offsets"
+        )
+
+
+class NotConfirmedError(OrderError):
+    """A command that loses records was not confirmed; nothing was done."""
+
+    def __init__(self, topic: str, losing: str) -> None:
+        super().__init__(topic, losing)
+        self.topic, self.losing = topic, losing
+
+    def __str__(self) -> str:
+        return (
+            f"not confirmed, nothing was done: {self.losing}; type the topic's name when asked on a terminal, or give "
+            f"--confirm {self.topic}"
         )
 
 

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from .errors import UsageError
 
+DELETE_ENABLE = "delete.topic.partition.enable"
 DEFAULT_DELETE_DELAY_MS = 300_000  # delete.topic.partition.interval.delay.ms
 
 

@@ -6,8 +6,10 @@ epochs' periods. So all is worked out once per slot and timeline, on first use.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from math import inf
 
 from confluent_kafka import murmur2
@@ -17,6 +19,7 @@ from .layout import Layout
 from .timeline import ChangePhase, Timeline, crossings
 
 HINT_HEADER = "keyorder-epoch"
+_Table = dict[int, tuple[list[int], list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,21 @@ class Route:
 
 
 class Routing:
-    """The routes of one timeline. Immutable to its user; make a new one for a new timeline."""
+    """The routes of one timeline. Immutable to its user; make a new one for a new timeline.
 
-    def __init__(self, timeline: Timeline) -> None:
+    known: the routing that this one follows. What it worked out of epochs that both have is not worked out again, so
+    that a change of a long timeline costs a writer no more than one of a short one.
+    """
+
+    def __init__(self, timeline: Timeline, known: Routing | None = None) -> None:
         self.timeline = timeline
         self._layouts = [(epoch.number, timeline.layout_of(epoch)) for epoch in timeline.epochs]
+        self._known: list[Route | None] = []
+        self._known_epochs = 0
+        if known is not None and known.timeline.initial == timeline.initial:
+            epochs = known.timeline.epochs
+            if timeline.epochs[: len(epochs)] == epochs:
+                self._known, self._known_epochs = known._routes, len(epochs)
         change = timeline.change
         self.preparing = change is not None and change.phase is ChangePhase.PREPARE
         self._next = (
@@ -68,6 +81,7 @@ class Routing:
         self._epochs = {epoch.number: epoch for epoch in timeline.epochs}
         self.period = max(self._next.period, *(layout.period for _, layout in self._layouts))
         self._routes: list[Route | None] = [None] * self.period
+        self._tables: list[_Table | None] = [None] * self.period
 
     def of(self, key: bytes) -> Route:
         """The route of a key, by its bytes."""
@@ -111,9 +125,11 @@ class Routing:
         return [*found, (home, since, inf)]
 
     def _work_out(self, slot: int) -> Route:
-        home = self._layouts[0][1].home_of_hash(slot)
-        moves: list[Move] = []
-        for number, layout in self._layouts[1:]:
+        # Homes under the known epochs depend on the known slot alone, whichever of the two periods is longer.
+        known = self._known[slot % len(self._known)] if self._known else None
+        home = self._layouts[0][1].home_of_hash(slot) if known is None else known.home
+        moves: list[Move] = [] if known is None else list(known.moves)
+        for number, layout in islice(self._layouts, 1 if known is None else self._known_epochs, None):
             after = layout.home_of_hash(slot)
             if after != home:
                 moves.append(Move(number, home, after))
@@ -128,8 +144,9 @@ class Routing:
         """Whether a null-value record with this hint clears an earlier home: under epoch `hint` the key lived elsewhere."""
         if hint is None:
             return False
-        moves = [move for move in self.of(key).moves if move.epoch <= hint]
-        return bool(moves) and moves[-1].epoch == hint and moves[-1].home != partition
+        moves = self.of(key).moves
+        at = bisect_right(moves, hint, key=lambda move: move.epoch)
+        return at > 0 and moves[at - 1].epoch == hint and moves[at - 1].home != partition
 
     def stay(self, key: bytes, partition: int, offset: int) -> int | None:
         """The epoch in which `key` last came to `partition`, at or below `offset`; None where it had no home by then.
@@ -149,8 +166,26 @@ class Routing:
         It belongs where it is if `partition` was the key's home, the record lies at or above the cut at which the key
         came (if it did), and below the cut at which it left (if it did).
         """
-        stays = self.stays(self.of(key))
-        return not any(home == partition and since <= offset < until for home, since, until in stays)
+        slot: int = murmur2(key, self.period)
+        found = (self._tables[slot] or self._tabulate(slot)).get(partition)
+        if found is None:
+            return True
+        sinces, untils = found
+        at = bisect_right(sinces, offset)
+        return at == 0 or offset >= untils[at - 1]
+
+    def _tabulate(self, slot: int) -> _Table:
+        """A key's stays by partition, for bisection: a key may have come and gone as often as the timeline is long."""
+        by_partition: dict[int, list[tuple[int, float]]] = {}
+        for home, since, until in self.stays(self._routes[slot] or self._work_out(slot)):
+            by_partition.setdefault(home, []).append((since, until))
+        table: _Table = {}
+        for partition, stays in by_partition.items():
+            stays.sort()
+            # The highest until so far: cuts that fall (the log was cut off) may make stays overlap.
+            table[partition] = [since for since, _ in stays], list(accumulate((until for _, until in stays), max))
+        self._tables[slot] = table
+        return table
 
 
 def parse_hint(value: bytes | str | None) -> int | None:

@@ -89,7 +89,7 @@ class TopicSending(Generic[R]):
         self.timeline.check_successor(timeline)
         if timeline == self.timeline:
             return False
-        self.routing = Routing(timeline)
+        self.routing = Routing(timeline, self.routing)
         change = timeline.change
         if self.preparing and change is not None and self._ready_for != change.epoch:
             # Records sent from here on belong to keys that stay, so only those sent before have to be waited for.

@@ -19,6 +19,7 @@ from keyorder.connector.origins import OriginWatch
 from keyorder.connector.owned import Owned
 from keyorder.connector.positions import GroupPositions
 from keyorder.connector.reading import Intake
+from keyorder.connector.strays import StrayPolicy, Strays
 from keyorder.connector.view import View
 from keyorder.partitioner.errors import PeerError, StaleViewError
 from keyorder.partitioner.routing import HINT_HEADER
@@ -75,7 +76,7 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
     gates = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
     members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view, gates=gates)
     keeper: Any = views
-    intake = Intake(SETTINGS, members, keeper)
+    intake = Intake(SETTINGS, members, keeper, Strays({}, SETTINGS.group, StrayPolicy.DELIVER, ""))
     intake.ready = deque()
     return intake, owned
 
@@ -91,7 +92,7 @@ def test_a_hint_newer_than_the_view_makes_the_reader_look_and_judge_anew() -> No
     assert views.looks == 1
     assert owned[TOPIC, 1].limit == 0
     assert [m.offset() for m in owned[TOPIC, 1].held] == [0]
-    assert (list(intake.ready), intake.strays) == ([], 0)
+    assert (list(intake.ready), intake._strays.counts.total()) == ([], 0)
 
 
 @pytest.mark.kip("K253-18", "K253-59", "K253-30")
@@ -119,7 +120,7 @@ def test_a_record_that_is_not_where_its_key_belongs_makes_the_reader_look() -> N
     intake.take([_record(0, 20, late)], clock.now() + 1)
 
     assert views.looks == 1
-    assert intake.strays == 1
+    assert intake._strays.counts == {(TOPIC, 0): 1}
     assert [m.offset() for m in intake.ready] == [20]
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "bench": "connector.cli.bench:bench",
     "controller": "connector.cli.controller:controller",
     "demo": "connector.cli.demo:demo",
+    "doctor": "connector.cli.doctor:doctor",
     "gates": "connector.cli.gates:gates",
     "groups": "connector.cli.groups:groups",
     "local": "connector.cli.local:local",

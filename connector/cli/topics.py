@@ -1,4 +1,4 @@
-"""`keyorder topics create|adopt|describe|expand|list`: topics under management, with the flags of Kafka's own tools."""
+"""`keyorder topics create|adopt|describe|plan|expand|shrink|list`: managed topics, with the flags of Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -11,26 +11,52 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not 
 
 from ...partitioner.errors import BrokerUnreachableError, CountError
 from ...partitioner.layout import Layout, same_routing
-from ...partitioner.plan import plan_change
+from ...partitioner.timeline import Retirement
 from ..admin import TopicAdmin, split_topic_config
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata, identify
+from ..operations.forecast import ForcedDrain
+from ..operations.notices import Code, of_adoption, of_change
+from .confirming import confirm
 from .connecting import Connection, connection_options, pairs
 from .output import emit, emit_json, output_option
+from .plan_output import forced_document, plan_document, show_plan
 from .topics_output import (
     change_document,
     description_document,
     layout_document,
-    plan_document,
+    notices_document,
     show_change,
     show_description,
-    show_plan,
+    show_notices,
     steps_shown,
 )
 
 _COUNT = click.IntRange(min=1)
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
+
+_groups_option = click.option(
+    "--group", "groups", multiple=True, help="Whose backlog to tell; repeatable. [default: all that read the topic]"
+)
+_sample_option = click.option(
+    "--sample",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Look twice, so many seconds apart, for the pace of groups and producers.",
+)
+_wait_option = click.option(
+    "--wait-for-groups", "waited", default="", help="Comma-separated groups that have to read what a shrink retires."
+)
+_delay_option = click.option(
+    "--delete-partitions-delay",
+    "delay_ms",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="MS",
+    help="How long retired partitions stay readable, 0 for not at all. [default: the topic's setting]",
+)
 
 
 @click.group()
@@ -104,36 +130,47 @@ def adopt(
     with TopicAdmin(connection.config) as admin:
         physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
         managed = admin.managed(topic)
+        warnings = [] if managed else of_adoption(topic)
         if dry_run:
             layout = managed.layout if managed else same_routing(initial_partition_count or physical, physical)
             if output == "json":
-                already = managed is not None
-                emit_json({"dry_run": True, "topic": topic, "managed": already, "layout": layout_document(layout)})
+                emit_json(
+                    {
+                        "dry_run": True,
+                        "topic": topic,
+                        "managed": managed is not None,
+                        "layout": layout_document(layout),
+                        "warnings": notices_document(warnings),
+                    }
+                )
             elif managed:
                 click.echo(f"Topic {topic} is under management already, with {layout.count} partitions")
             else:
                 click.echo(f"Would bring topic {topic} under management with {layout.count} partitions")
+                show_notices(warnings)
             return
         adopted = admin.adopt(
             topic, timeout=connection.timeout, again=again, initial_partition_count=initial_partition_count
         )
     if output == "json":
-        emit_json({**description_document(adopted), "adopted": managed is None})
+        emit_json({**description_document(adopted), "adopted": managed is None, "warnings": notices_document(warnings)})
     elif managed:
         click.echo(f"Topic {topic} is under management already, with {adopted.layout.count} partitions")
     else:
         click.echo(f"Topic {topic} is under management now, with {adopted.layout.count} partitions")
+        show_notices(warnings)
 
 
 @topics.command()
 @_topic_option
+@click.option("--group", "groups", multiple=True, help="Whose gates to show; repeatable. [default: all that read it]")
 @output_option
 @connection_options(timeout=30)
-def describe(connection: Connection, topic: str, output: str) -> None:
-    """Show a topic's layout, its epochs with their cuts, an open change, and who writes."""
+def describe(connection: Connection, topic: str, groups: Sequence[str], output: str) -> None:
+    """Show a topic's layout, its epochs with their cuts, an open change, who writes, and the gates of its groups."""
     connection.reach()
     with TopicAdmin(connection.config) as admin:
-        description = admin.describe(topic)
+        description = admin.describe(topic, groups or None)
     if output == "json":
         emit_json(description_document(description))
     else:
@@ -142,30 +179,65 @@ def describe(connection: Connection, topic: str, output: str) -> None:
 
 @topics.command()
 @_topic_option
+@click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic would have.")
+@_groups_option
+@_sample_option
+@_wait_option
+@_delay_option
+@output_option
+@connection_options(timeout=30)
+def plan(
+    connection: Connection,
+    topic: str,
+    partitions: int,
+    groups: Sequence[str],
+    sample: float,
+    waited: str,
+    delay_ms: int | None,
+    output: str,
+) -> None:
+    """Say what a change would do, and change nothing.
+
+    Which keys move from where to where, what each group has to read first, how long that may take, and what to know
+    before. A time that was not measured is unknown: --sample looks twice.
+    """
+    connection.reach()
+    _show_plan(connection, topic, partitions, groups, sample, output, Retirement(False, _names(waited), delay_ms))
+
+
+@topics.command()
+@_topic_option
 @click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic shall have.")
+@_groups_option
+@_sample_option
 @_dry_run_option
 @output_option
 @connection_options(timeout=120)
-def expand(connection: Connection, topic: str, partitions: int, dry_run: bool, output: str) -> None:
+def expand(
+    connection: Connection,
+    topic: str,
+    partitions: int,
+    groups: Sequence[str],
+    sample: float,
+    dry_run: bool,
+    output: str,
+) -> None:
     """Grow a topic while it is written and read. The same command again resumes a change that was cut off.
 
-    A change that does not get through within --timeout is given up; the layout is then as it was before.
+    A change that does not get through within --timeout is given up; the layout is then as it was before. --group and
+    --sample go with --dry-run.
     """
-    client = connection.reach()
+    connection.reach()
+    with TopicAdmin(connection.config) as admin:
+        timeline = admin.timeline(topic)
+    if partitions < timeline.layout.count:
+        raise CountError(topic, timeline.layout.count, partitions, "expand only grows")
     if dry_run:
-        with TopicAdmin(connection.config) as admin:
-            current = admin.timeline(topic).layout
-        if partitions < current.count:
-            raise CountError(topic, current.count, partitions, "expand only grows")
-        physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
-        plan = plan_change(current, partitions)
-        if output == "json":
-            emit_json(plan_document(topic, plan, physical))
-        else:
-            show_plan(topic, plan, physical)
+        _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
         return
+    show_notices(of_change(timeline, partitions))
     with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
-        change = admin.expand(topic, partitions, timeout=connection.timeout)
+        change = admin.expand(topic, partitions, connection.timeout)
     if output == "json":
         emit_json(change_document(change))
     else:
@@ -178,43 +250,60 @@ def expand(connection: Connection, topic: str, partitions: int, dry_run: bool, o
 @click.option(
     "--immediate", is_flag=True, help="Empty the retired partitions without the delay (groups are waited for)."
 )
-@click.option("--wait-for-groups", "groups", default="", help="Comma-separated groups that have to read them first.")
+@_wait_option
+@_delay_option
+@click.option("--force", is_flag=True, help="Do not wait for groups either. What they have not read is lost.")
+@click.option("--confirm", "confirmation", default=None, metavar="TOPIC", help="The topic's name again, for --force.")
+@_groups_option
+@_sample_option
 @_dry_run_option
 @output_option
 @connection_options(timeout=120)
 def shrink(
-    connection: Connection, topic: str, partitions: int, immediate: bool, groups: str, dry_run: bool, output: str
+    connection: Connection,
+    topic: str,
+    partitions: int,
+    immediate: bool,
+    waited: str,
+    delay_ms: int | None,
+    force: bool,
+    confirmation: str | None,
+    groups: Sequence[str],
+    sample: float,
+    dry_run: bool,
+    output: str,
 ) -> None:
     """Retire partitions while the topic is written and read, down to its initial count at the lowest.
 
     A retired partition is read to its end and then kept empty: a stock cluster cannot remove it, a later growth uses it
-    again. The same command again resumes a change that was cut off.
+    again. The same command again resumes a change that was cut off. --immediate, --delete-partitions-delay and --force also
+    apply to what was retired before and is not emptied yet. --group and --sample go with --dry-run.
     """
-    client = connection.reach()
-    named = tuple(group.strip() for group in groups.split(",") if group.strip())
+    if confirmation is not None and not force:
+        raise click.UsageError("--confirm goes with --force.")
+    connection.reach()
+    retirement = Retirement(immediate, _names(waited), delay_ms, force)
+    with TopicAdmin(connection.config) as admin:
+        timeline = admin.timeline(topic)
+        layout = timeline.layout
+        if partitions > layout.count:
+            raise CountError(topic, layout.count, partitions, "shrink only retires")
+        if partitions < layout.initial:
+            raise CountError(topic, layout.count, partitions, f"it cannot go below its initial {layout.initial}")
+        lost = admin.forced_drain(topic, partitions) if force else None
     if dry_run:
-        with TopicAdmin(connection.config) as admin:
-            current = admin.timeline(topic).layout
-        if partitions > current.count:
-            raise CountError(topic, current.count, partitions, "shrink only retires")
-        if partitions < current.initial:
-            raise CountError(topic, current.count, partitions, f"it cannot go below its initial {current.initial}")
-        physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
-        plan = plan_change(current, partitions)
-        if output == "json":
-            emit_json({**plan_document(topic, plan, physical), "waits_for_groups": list(named)})
-        else:
-            show_plan(topic, plan, physical)
-            waited = ", ".join(named) or "no group"
-            click.echo(
-                f"Before they are emptied, {waited} is waited for: other groups may lose what they have not read."
-            )
+        _show_plan(connection, topic, partitions, groups, sample, output, retirement, lost)
         return
+    show_notices(of_change(timeline, partitions))
+    if lost is not None:
+        confirm(topic, confirmation, lost.lines())
     with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
-        change = admin.shrink(topic, partitions, immediate, named, timeout=connection.timeout)
-        drained = admin.drain(topic) if immediate else []
+        change = admin.shrink(topic, partitions, immediate, retirement.groups, connection.timeout, delay_ms, force)
+        show_notices([notice for notice in change.warnings if notice.code in (Code.SWITCH_OFF, Code.COMPACTED)])
+        drained = admin.drain(topic) if retirement.asked_for else []
     if output == "json":
-        emit_json({**change_document(change), "drained": [asdict(step) for step in drained]})
+        steps = [{**asdict(step), "state": step.state.value} for step in drained]
+        emit_json({**change_document(change), "drained": steps})
     else:
         show_change(change)
         for step in drained:
@@ -253,6 +342,32 @@ def list_(connection: Connection, output: str) -> None:
         for name, t in sorted(managed.items())
     ]
     emit(output, {"topics": found}, ("topic", "initial", "partitions", "epoch", "state"), rows)
+
+
+def _show_plan(
+    connection: Connection,
+    topic: str,
+    partitions: int,
+    groups: Sequence[str],
+    sample: float,
+    output: str,
+    wishes: Retirement,
+    lost: ForcedDrain | None = None,
+) -> None:
+    with TopicAdmin(connection.config) as admin:
+        found = admin.plan(
+            topic, partitions, groups or None, wishes.groups, wishes.immediate, wishes.delay_ms, sample, wishes.forced
+        )
+    if output == "json":
+        emit_json({**plan_document(found), "forced": None if lost is None else forced_document(lost)})
+        return
+    show_plan(found)
+    for line in [] if lost is None else lost.lines():
+        click.echo(line)
+
+
+def _names(words: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in words.split(",") if word.strip())
 
 
 def _state(exists: bool, changing: bool, ordered: bool) -> str:

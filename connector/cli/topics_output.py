@@ -1,21 +1,21 @@
-"""What `keyorder topics` prints. The JSON objects are documented in docs/configuration.md and keep their shape."""
+"""What `keyorder topics` prints. The JSON objects are documented in docs/commands.md and keep their shape."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from fractions import Fraction
 from typing import Any
 
 import click
 
 from ...partitioner.layout import Layout
-from ...partitioner.plan import ChangePlan
-from ...partitioner.timeline import Epoch
-from ..admin import TopicDescription
+from ...partitioner.timeline import Drain, Epoch, OpenChange, Retirement
 from ..controller import Change
+from ..group_gates import GateNeed, GroupGate
+from ..operations.description import GroupDescription, TopicDescription
+from ..operations.notices import Notice
 from .output import emit_table
 
 _STEPS = {
@@ -30,10 +30,6 @@ _STEPS = {
     "done": "done",
     "failed": "given up, the layout is as it was",
 }
-_NOTE = (
-    "Producers without keyorder spread keys over all partitions as soon as new ones exist: "
-    "let every writer of this topic use an OrderedProducer first."
-)
 
 
 def layout_document(layout: Layout) -> dict[str, int]:
@@ -57,23 +53,94 @@ def description_document(found: TopicDescription) -> dict[str, Any]:
                 "ends": _cuts(epoch.ends),
                 "begins": _cuts(epoch.begins),
                 "committed_at_ms": epoch.committed_at_ms,
+                "held_ms": epoch.held_ms or None,
             }
             for epoch in found.epochs
         ],
-        "change": None
-        if change is None
-        else {"epoch": change.epoch, "count": change.count, "phase": change.phase.value, "attempt": change.attempt},
+        "change": None if change is None else open_change_document(change),
         "writers": [
             {
                 "writer": writer.writer,
                 "incarnation": writer.incarnation,
                 "topics": list(writer.topics),
                 "transactional": writer.transactional,
+                "lease_ms": writer.lease_ms,
+                "renewed_at_ms": writer.renewed_at_ms,
+                "unmanaged": list(writer.unmanaged),
             }
             for writer in found.writers
         ],
         "settings": dict(found.settings),
+        "modes": {str(p): int(mode) for p, mode in sorted(found.modes.items())},
+        "retired": [drain_document(drain) for drain in found.retired],
+        "groups": [
+            {
+                "group": group.group,
+                "committed": _cuts(group.committed),
+                "gates": group.gates,
+                "closed": [gate_document(gate) for gate in group.closed],
+            }
+            for group in found.groups
+        ],
     }
+
+
+def open_change_document(change: OpenChange) -> dict[str, Any]:
+    """An attempt that is neither committed nor given up."""
+    return {
+        "epoch": change.epoch,
+        "count": change.count,
+        "phase": change.phase.value,
+        "attempt": change.attempt,
+        "deadline_ms": change.deadline_ms or None,
+        "rehomes": None if change.slice is None else change.slice.partition,
+    }
+
+
+def drain_document(drain: Drain) -> dict[str, Any]:
+    """A retired partition, and how far its emptying is."""
+    wishes = drain.retirement
+    return {
+        "partition": drain.partition,
+        "epoch": drain.epoch,
+        "upto": drain.upto,
+        "mode": int(drain.mode),
+        "state": drain.state.value,
+        "waits_for_groups": list(wishes.groups),
+        "immediate": wishes.immediate,
+        "delay_ms": wishes.delay_ms,
+        "forced": wishes.forced,
+        "tries": drain.tries,
+        "error": drain.error or None,
+    }
+
+
+def gate_document(gate: GroupGate) -> dict[str, Any]:
+    """A gate as a group stands before it."""
+
+    def needs(found: Sequence[GateNeed]) -> list[dict[str, int]]:
+        return [{"partition": n.partition, "needs": n.needs, "at": n.at, "missing": n.missing} for n in found]
+
+    return {
+        "partition": gate.partition,
+        "epoch": gate.epoch,
+        "begins": gate.begins,
+        "at": gate.at,
+        "origins": needs(gate.origins),
+        "waits_for": needs(gate.blockers),
+        "missing": gate.missing,
+    }
+
+
+def notices_document(found: Sequence[Notice]) -> list[dict[str, str]]:
+    """Warnings: [{"code", "text"}]."""
+    return [{"code": notice.code.value, "text": notice.text} for notice in found]
+
+
+def show_notices(found: Sequence[Notice]) -> None:
+    """Warnings on stderr, one per line."""
+    for notice in found:
+        click.echo(f"WARNING: {notice.text}", err=True)
 
 
 def change_document(change: Change) -> dict[str, Any]:
@@ -88,21 +155,7 @@ def change_document(change: Change) -> dict[str, Any]:
         "steps": [{"name": step.name, "seconds": round(step.seconds, 3)} for step in change.steps],
         "ends": _cuts(change.ends),
         "begins": _cuts(change.begins),
-    }
-
-
-def plan_document(topic: str, plan: ChangePlan, physical: int) -> dict[str, Any]:
-    """The object of `topics expand --dry-run`. physical: how many partitions exist."""
-    return {
-        "dry_run": True,
-        "topic": topic,
-        "current": layout_document(plan.current),
-        "target": layout_document(plan.target),
-        "partitions_to_create": max(0, plan.target.count - physical),
-        "share_moved": _share(plan.share_moved),
-        "share_moved_by_stock": _share(plan.share_moved_by_stock),
-        "moves": [{"from": move.source, "to": move.target, "share": _share(move.share)} for move in plan.moves],
-        "notes": [_NOTE],
+        "warnings": notices_document(change.warnings),
     }
 
 
@@ -128,11 +181,75 @@ def show_description(found: TopicDescription) -> None:
     )
     if found.writers:
         emit_table(
-            ("writer", "incarnation", "transactional", "topics"),
-            [(w.writer, w.incarnation, "yes" if w.transactional else "no", ", ".join(w.topics)) for w in found.writers],
+            ("writer", "incarnation", "transactional", "lease", "last heard", "topics", "unmanaged topics"),
+            [
+                (
+                    w.writer,
+                    w.incarnation,
+                    "yes" if w.transactional else "no",
+                    f"{w.lease_ms / 1000:g} s",
+                    time_text(w.renewed_at_ms),
+                    ", ".join(w.topics),
+                    ", ".join(w.unmanaged) or None,
+                )
+                for w in found.writers
+            ],
         )
     else:
         click.echo("Writers: none")
+    if found.retired:
+        emit_table(
+            ("retired", "mode", "state", "emptied below", "waits for groups", "delay", "error"),
+            [
+                (
+                    d.partition,
+                    d.mode,
+                    d.state.value.replace("_", " "),
+                    d.upto,
+                    "none (forced)" if d.retirement.forced else ", ".join(d.retirement.groups) or None,
+                    delay_text(d.retirement),
+                    d.error or None,
+                )
+                for d in found.retired
+            ],
+        )
+    show_gates(found.groups)
+
+
+def show_gates(groups: Sequence[GroupDescription]) -> None:
+    """The closed gates of groups for people."""
+    if not groups:
+        click.echo("Groups: none has committed offsets here")
+        return
+    rows = [
+        (
+            group.group,
+            gate.partition,
+            gate.epoch,
+            " ".join(f"{n.partition}@{n.needs}" for n in gate.blockers),
+            " ".join(f"{n.partition}@{n.at}" for n in gate.blockers),
+            gate.missing,
+        )
+        for group in groups
+        for gate in group.closed
+    ]
+    clear = [group.group for group in groups if not group.closed]
+    if clear:
+        click.echo(f"Groups before no closed gate: {', '.join(clear)}")
+    if rows:
+        emit_table(("group", "closed gate of", "epoch", "needs", "is at", "missing"), rows)
+
+
+def delay_text(retirement: Retirement) -> str:
+    """The delay of a shrink in words."""
+    if retirement.immediate:
+        return "none"
+    return "the topic's" if retirement.delay_ms is None else f"{retirement.delay_ms} ms"
+
+
+def time_text(at_ms: int | None) -> str | None:
+    """A time of the wall clock for people."""
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000).astimezone().isoformat(" ", "seconds")
 
 
 def show_change(change: Change) -> None:
@@ -145,22 +262,6 @@ def show_change(change: Change) -> None:
         f"Topic {change.topic} went from {change.before} to {change.after} partitions (epoch {change.epoch}{tries})"
     )
     emit_table(("seconds", "step"), [(f"{step.seconds:.3f}", words_of(step.name)) for step in change.steps])
-
-
-def show_plan(topic: str, plan: ChangePlan, physical: int) -> None:
-    """A plan for people."""
-    before, after = plan.current.count, plan.target.count
-    if not plan.moves:
-        click.echo(f"Topic {topic} has {after} partitions already: nothing would change")
-        return
-    click.echo(
-        f"Topic {topic}: {before} -> {after} partitions (initial {plan.current.initial}), "
-        f"{max(0, after - physical)} to be created"
-    )
-    click.echo(f"Keys that move: {_text(plan.share_moved)}; the others stay and never wait")
-    click.echo(f"For comparison, the stock partitioner would move {_text(plan.share_moved_by_stock)}")
-    emit_table(("from", "to", "share of all keys"), [(m.source, m.target, _text(m.share)) for m in plan.moves])
-    click.echo(_NOTE)
 
 
 def words_of(step: str) -> str:
@@ -182,11 +283,10 @@ def steps_shown(topic: str, partitions: int) -> Iterator[Callable[[str], None]]:
 
 
 def _epoch_row(epoch: Epoch) -> tuple[object, ...]:
-    committed = datetime.fromtimestamp(epoch.committed_at_ms / 1000).astimezone()
     return (
         epoch.number,
         epoch.count,
-        committed.isoformat(" ", "seconds"),
+        time_text(epoch.committed_at_ms),
         " ".join(f"{p}@{offset}" for p, offset in sorted(epoch.ends.items())) or None,
         " ".join(f"{p}@{offset}" for p, offset in sorted(epoch.begins.items())) or None,
     )
@@ -194,11 +294,3 @@ def _epoch_row(epoch: Epoch) -> tuple[object, ...]:
 
 def _cuts(cuts: Mapping[int, int]) -> dict[str, int]:
     return {str(partition): offset for partition, offset in sorted(cuts.items())}
-
-
-def _share(share: Fraction) -> dict[str, Any]:
-    return {"fraction": str(share), "percent": round(float(share) * 100, 3)}
-
-
-def _text(share: Fraction) -> str:
-    return f"{share} ({float(share):.1%})"

@@ -128,7 +128,7 @@ class GroupAdmin:
         commits = self._committed(group, topic)
         found = self._describe(group)
         owners = found.owners()
-        ends = self._logs(topic, range(self._topics.describe(topic).partitions))
+        ends = self._logs(topic, range(self._topics.describe(topic, groups=()).partitions))
         gates: dict[int, GroupGate] = {}
         for gate in self._gates(timeline, group, commits):
             if not gate.open and (gate.partition not in gates or gate.begins < gates[gate.partition].begins):

@@ -12,6 +12,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.connector.doctor.examine import examine
+from keyorder.connector.doctor.findings import Status
 from keyorder.partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
@@ -163,6 +165,12 @@ def test_control_topics_that_may_be_read_but_not_written(kafka_factory: KafkaFac
     for future in grantor.create_acls(rights).values():
         future.result(10)
     app = {**cluster.client_config("app"), "log_level": 0}
+
+    (right,) = (f for f in examine(app, ("orders",), 10, 10.0) if f.about == "control topics")
+    assert right.status is Status.WARN
+    assert "may act as consumer; for a producer it lacks Write on _keyorder_writers" in right.text
+    (right,) = (f for f in examine(cluster.client_config(), ("orders",), 10, 10.0) if f.about == "control topics")
+    assert right.status is Status.OK
 
     producer = OrderedProducer({**app, "keyorder.control.timeout.ms": 8000})
     with pytest.raises(NotAuthorizedError, match=r"write control topic _keyorder_writers") as refused:

@@ -226,29 +226,6 @@ def test_an_unmanaged_topic_is_read_as_by_a_stock_consumer(kafka: KafkaUnderTest
     consumer.close()
 
 
-@pytest.mark.kip("K253-30", "C-20")
-def test_late_stock_records_are_counted_as_strays(kafka: KafkaUnderTest, topic_name: str) -> None:
-    """A stock producer beside ours puts moved keys where its own hash says; they are delivered and counted."""
-    admin = TopicAdmin(kafka.client_config())
-    admin.create(topic_name, 2, config=QUICK)
-    admin.expand(topic_name, 3)
-    layout = admin.describe(topic_name).layout
-    producer = Producer({**kafka.client_config(), "partitioner": "murmur2_random"})
-    keys = [f"k{i}" for i in range(60)]
-    for key in keys:
-        producer.produce(topic_name, b"v", key)
-    producer.flush(10)
-    consumer = OrderedConsumer(group_config(kafka, topic_name))
-    consumer.subscribe([topic_name])
-
-    messages = read(consumer, 60)
-
-    misplaced = sum(1 for m in messages if layout.home(m.key() or b"") != m.partition())
-    assert misplaced > 0
-    assert consumer.strays == misplaced
-    consumer.close()
-
-
 @pytest.mark.kip("C-11")
 def test_a_topic_that_was_made_again_is_never_read_by_its_old_timeline(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Until somebody adopts it anew, a reader stops; afterwards the old timeline, still in the log, is none of its."""

@@ -19,11 +19,11 @@ Bounds. The histories, one crash and one hand-over as given in `Bounds`; every i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from keyorder.partitioner.gate import Gate, Gates, Opened, consistent_starts
+from keyorder.partitioner.gate import Gate, Gates, Opened, Road, consistent_starts
 from model.histories import Frame, History, Record
 from model.search import Fault, Label
 
@@ -47,8 +47,8 @@ GUARDS = {
 class Unchained(Opened):
     """The gate without its second line."""
 
-    def _chain(self, gate: Gate) -> Iterable[Gate]:
-        return ()
+    def _kept_closed(self, road: Road, gate: Gate) -> int:
+        return len(road.epochs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import process_time
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from keyorder.partitioner.gate import Gate, Gates, consistent_starts
 from keyorder.partitioner.timeline import Epoch, Timeline
-from support.dumb import timeline_of
+from support.dumb import DumbGates, World, timeline_of
 
 
 def _at(**positions: int) -> Callable[[int], int]:
@@ -180,25 +182,59 @@ def _seesaw(epochs: int) -> Timeline:
     return Timeline("t", "i", "c", 1, tuple(made))
 
 
-def test_a_chain_of_thousands_is_walked_in_good_time() -> None:
-    """2,000 epochs of 1 -> 2 -> 1: no recursion, and one look at all gates takes no more than a moment."""
-    timeline = _seesaw(2000)
-    gates = Gates(timeline)
-    last = gates.of(0)[-1]
-    begin = process_time()
-    assert gates.open_now(_at(p0=10**6, p1=10**6)).is_open(last)
-    assert gates.open_now(_at(p0=10**6, p1=10**6)).first_closed(0) is None
-    assert not gates.open_now(_at(p0=10**6)).is_open(last)
-    look = gates.open_now(_at(p0=10**6, p1=999))
-    assert look.blockers(last) == {(1, 1000)}
-    assert process_time() - begin < 5
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 2), st.lists(st.integers(0, 5), min_size=2, max_size=7), st.integers(0, 10**9))
+def test_a_look_agrees_with_the_rule_word_by_word(initial: int, more: list[int], seed: int) -> None:
+    """Any history, positions and waivers: each gate, the first closed one of each partition, and all that they wait for."""
+    random = Random(seed)
+    world = World(random, [initial, *(initial + m for m in more)])
+    position = {p: random.randint(0, len(log) + 1) for p, log in enumerate(world.logs)}
+    gates = Gates(world.timeline)
+    waived = {(g.partition, g.epoch) for g in gates.all() if random.random() < 0.2}
+    dumb = DumbGates(world.timeline, position, waived)
+    look = gates.open_now(position.__getitem__, waived)
+    for p in random.sample(range(len(world.logs)), len(world.logs)):
+        first = look.first_closed(p)
+        assert dumb.first_closed(p) == (None if first is None else (first.begins, first.epoch))
+    for gate in gates.all():
+        assert dumb.is_open((gate.partition, gate.epoch)) == look.is_open(gate)
+        assert dumb.blockers((gate.partition, gate.epoch)) == look.blockers(gate)
 
 
-def test_consistent_starts_of_a_long_timeline_are_found_in_good_time() -> None:
-    """400 epochs, every start at its log's end, one record unread at the very beginning or nothing unread."""
-    timeline = _seesaw(400)
+def test_a_cut_that_falls_keeps_its_gate_closed_for_longer_and_never_shorter() -> None:
+    """Only a log that lost records has cuts that fall: the gate then waits for the higher end, and holds from the lower begin."""
+    timeline = timeline_of(1, [(2, {0: 9}, {1: 7}), (1, {1: 7}, {0: 9}), (2, {0: 5}, {1: 3})])
     gates = Gates(timeline)
-    begin = process_time()
-    assert consistent_starts(gates, {0: 300, 1: 300}) == {0: 300, 1: 300}
-    assert consistent_starts(gates, {0: 0, 1: 300}) == {0: 0, 1: 0}
-    assert process_time() - begin < 2
+    assert [(g.begins, g.origins) for g in gates.of(1)] == [(3, ((0, 9),)), (3, ((0, 9),))]
+    assert gates.open_now(_at(p0=8, p1=9)).first_closed(1) == gates.of(1)[0]
+
+
+def _position_lookups(epochs: int) -> tuple[int, int]:
+    """How often one look at both partitions of a seesaw asks for a position, and how many gates it then holds closed."""
+    asked = 0
+
+    def position(q: int) -> int:
+        nonlocal asked
+        asked += 1
+        return epochs // 4 if q else 10**9
+
+    gates = Gates(_seesaw(epochs))
+    look = gates.open_now(position)
+    first = look.first_closed(0), look.first_closed(1)
+    assert first[0] is not None
+    assert first[1] is not None
+    assert (first[0].epoch, first[1].epoch) == (epochs // 2 + 2, epochs // 2 + 3)
+    return asked, sum(not look.is_open(gate) for gate in gates.all())
+
+
+def test_the_work_of_a_look_does_not_grow_with_the_timeline() -> None:
+    """20 epochs or 20,000: one position for each partition, no recursion, no walk along the chain."""
+    assert _position_lookups(20) == (2, 9)
+    assert _position_lookups(20_000) == (2, 9_999)
+
+
+def test_consistent_starts_of_a_long_timeline_go_back_to_the_first_closed_gate() -> None:
+    """20,000 epochs, every start at its log's end, one record unread at the very beginning or nothing unread."""
+    gates = Gates(_seesaw(20_000))
+    assert consistent_starts(gates, {0: 10_001, 1: 10_001}) == {0: 10_001, 1: 10_001}
+    assert consistent_starts(gates, {0: 0, 1: 10_001}) == {0: 0, 1: 0}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyorder.partitioner.gate import Gate, Gates, Opened, consistent_starts
+from keyorder.partitioner.gate import Gate, Gates, Opened, Road, consistent_starts
 from support.dumb import World, timeline_of
 
 
 class _NoChain(Opened):
     """The gate without its second line."""
 
-    def _chain(self, gate: Gate) -> Iterable[Gate]:
-        return ()
+    def _kept_closed(self, road: Road, gate: Gate) -> int:
+        return len(road.epochs)
 
 
 class _Stuck(AssertionError):

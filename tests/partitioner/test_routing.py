@@ -40,6 +40,28 @@ def test_a_route_is_what_a_walk_over_the_epochs_finds(
     assert routing.of(key) is route
 
 
+@settings(max_examples=100, deadline=None)
+@given(SHAPES, st.integers(0, 6), st.integers(0, 12), st.booleans())
+def test_routes_that_follow_known_ones_are_the_same(
+    shape: tuple[int, list[int], int], cut: int, given_up: int, asked: bool
+) -> None:
+    """Whatever part of the timeline was known, with an open attempt that may have been given up: as worked out anew."""
+    initial, more, target = shape
+    changes = [(initial + extra, {}, {}) for extra in more]
+    known = Routing(timeline_of(initial, changes[:cut], first=5).opened(initial + given_up, ChangePhase.PREPARE))
+    timeline = timeline_of(initial, changes, first=5).opened(initial + target, ChangePhase.PREPARE)
+    if asked:
+        assert len(list(known.all())) == known.period
+    assert list(Routing(timeline, known).all()) == list(Routing(timeline).all())
+
+
+def test_routes_of_another_timeline_are_not_followed() -> None:
+    """A topic that was made again begins anew: its epochs are not those that were known."""
+    known = Routing(timeline_of(2, [(4, {}, {})]))
+    other = timeline_of(2, [(3, {}, {}), (4, {}, {})])
+    assert list(known.all()) != list(Routing(other, known).all()) == list(Routing(other).all())
+
+
 @pytest.mark.kip("K903-12")
 def test_a_topic_that_never_changed_costs_nothing() -> None:
     """No move, no hint, no header."""

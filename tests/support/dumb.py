@@ -128,3 +128,50 @@ class World:
                 if record is not None and self.random.random() < share:
                     log[offset] = None
                     self.written[record[0]].remove((p, offset))
+
+
+class DumbGates:
+    """The rule of the gate, word by word: every origin, every older gate, asked anew."""
+
+    def __init__(self, timeline: Timeline, position: Mapping[int, int], waived: set[tuple[int, int]]) -> None:
+        self.position, self.waived = position, waived
+        self.waits: dict[tuple[int, int], set[int]] = {}
+        self.ends: dict[int, Mapping[int, int]] = {}
+        self.begins: dict[tuple[int, int], int] = {}
+        before = timeline.epochs[0]
+        for epoch in timeline.epochs[1:]:
+            self.ends[epoch.number] = epoch.ends
+            for q, p in dumb_moves(timeline.initial, before.count, epoch.count):
+                self.waits.setdefault((p, epoch.number), set()).add(q)
+                self.begins[p, epoch.number] = epoch.begins[p]
+            before = epoch
+
+    def chain(self, gate: tuple[int, int]) -> list[tuple[int, int]]:
+        """The older gates that this one waits for."""
+        e = gate[1]
+        return [
+            (q, f)
+            for q in self.waits[gate]
+            for r, f in self.waits
+            if r == q and f < e and self.begins[q, f] <= self.ends[e][q]
+        ]
+
+    def is_open(self, gate: tuple[int, int]) -> bool:
+        """Whether gate (partition, epoch) is open."""
+        if gate in self.waived:
+            return True
+        reached = all(self.position[q] >= self.ends[gate[1]][q] for q in self.waits[gate])
+        return reached and all(self.is_open(older) for older in self.chain(gate))
+
+    def blockers(self, gate: tuple[int, int]) -> set[tuple[int, int]]:
+        """(q, offset) still to be reached, for this gate and the closed ones before it."""
+        if self.is_open(gate):
+            return set()
+        ends = self.ends[gate[1]]
+        found = {(q, ends[q]) for q in self.waits[gate] if self.position[q] < ends[q]}
+        return found.union(*(self.blockers(older) for older in self.chain(gate)))
+
+    def first_closed(self, partition: int) -> tuple[int, int] | None:
+        """(begins, epoch) of the closed gate of a partition with the lowest begins."""
+        closed = [(self.begins[p, e], e) for p, e in self.waits if p == partition and not self.is_open((p, e))]
+        return min(closed, default=None)

@@ -2,53 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
 import time
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
-from keyorder.connector.cli.main import _run
 from support.cluster import KafkaUnderTest
+from support.commands import Command
 from support.groups import QUICK, await_gone, await_that, group_config, moving_key, read, send
-
-
-class Run(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        parsed: dict[str, Any] = json.loads(self.out)
-        return parsed
-
-
-class Command:
-    """`keyorder <words>` in this process, against the test's broker."""
-
-    def __init__(self, kafka: KafkaUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
-        self._kafka, self._capsys = kafka, capsys
-
-    def __call__(self, *words: object, output: str = "json") -> Run:
-        self._capsys.readouterr()
-        given = [str(word) for word in words]
-        code = _run([*given, "--bootstrap-server", self._kafka.bootstrap_servers, "--output", output])
-        out, err = self._capsys.readouterr()
-        return Run(code, out, err)
-
-
-@pytest.fixture
-def keyorder(kafka: KafkaUnderTest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command, with nobody at the keyboard."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    return Command(kafka, capsys)
 
 
 def grown(kafka: KafkaUnderTest, topic: str) -> str:

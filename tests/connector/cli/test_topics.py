@@ -102,15 +102,18 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     assert set(document["ends"]) == {"0", "1"}
     assert document["begins"] == {"4": 0, "5": 0}
     assert [step["name"] for step in document["steps"]][-3:] == ["cutting", "committing", "done"]
-    assert len(grown.err.splitlines()) == len(document["steps"])
+    told = [line for line in grown.err.splitlines() if not line.startswith("WARNING")]
+    assert len(told) == len(document["steps"])
+    assert [warning["code"] for warning in document["warnings"]] == ["keys-move"]
 
     assert list(described) == [
         "topic", "topic_id", "layout", "partitions", "ordered", "epochs", "change", "writers", "settings",
+        "modes", "retired", "groups",
     ]  # fmt: skip
     assert described["layout"] == {"initial": 4, "count": 6}
     assert (described["partitions"], described["ordered"], described["change"]) == (6, True, None)
     assert [set(epoch) for epoch in described["epochs"]] == [
-        {"number", "count", "ends", "begins", "committed_at_ms"}
+        {"number", "count", "ends", "begins", "committed_at_ms", "held_ms"}
     ] * 2
     assert described["epochs"][1]["ends"] == document["ends"]
     assert [writer["writer"] for writer in described["writers"]] == [f"writer of {topic_name}"]
@@ -170,11 +173,15 @@ def test_an_existing_topic_is_adopted_once(kafka: KafkaUnderTest, topic_name: st
     admin.create_topics([NewTopic(topic_name, 3)])[topic_name].result(30)
 
     dry = topics(kafka, "adopt", "--topic", topic_name, "--dry-run")
-    assert dry.document == {
+    (warning,) = dry.document["warnings"]
+    assert warning["code"] == "keys-move"
+    assert "OrderedProducer" in warning["text"]
+    assert {**dry.document, "warnings": []} == {
         "dry_run": True,
         "topic": topic_name,
         "managed": False,
         "layout": {"initial": 3, "count": 3},
+        "warnings": [],
     }
     unmanaged = topics(kafka, "describe", "--topic", topic_name)
     assert (unmanaged.code, unmanaged.error["type"]) == (2, "UnmanagedTopicError")

@@ -1,0 +1,20 @@
+"""Asking before records are lost: the topic's name, typed on a terminal or given with --confirm."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ...partitioner.errors import NotConfirmedError
+
+
+def confirm(topic: str, given: str | None, losing: Sequence[str]) -> None:
+    """Say on stderr what will be lost, and return only if that was confirmed. Raises NotConfirmedError."""
+    for line in losing:
+        click.echo(line, err=True)
+    if given is None and sys.stdin.isatty():
+        given = click.prompt(f"Type {topic} to go on", default="", show_default=False, err=True)
+    if given != topic:
+        raise NotConfirmedError(topic, losing[0].rstrip(".:"))

@@ -1,0 +1,1 @@
+"""`keyorder doctor`: what on this machine, this cluster and these topics keeps keyorder from its promise."""

@@ -1,0 +1,40 @@
+"""All checks in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from ...partitioner.errors import KeyorderError, UnmanagedTopicError
+from ..admin import TopicAdmin
+from ..config import connection_of
+from ..metadata import cluster_metadata
+from .brokers import check_brokers
+from .control import check_control
+from .findings import Finding, Status
+from .machine import check_machine
+from .topics import check_topic
+
+
+def examine(config: Mapping[str, Any], topics: tuple[str, ...], records: int, timeout: float) -> Iterator[Finding]:
+    """Machine, brokers, control topics, then each of `topics` (all managed ones when empty). Changes nothing.
+
+    records: how many of each partition's newest records are looked at for strays. timeout: seconds per question.
+    """
+    yield from check_machine()
+    servers = str(config.get("bootstrap.servers"))
+    admin = AdminClient(connection_of(config))
+    try:
+        yield from check_brokers(config, timeout)
+        yield from check_control(admin, len(cluster_metadata(admin, servers, timeout).brokers), timeout)
+        managed = TopicAdmin(connection_of(config)).topics()
+    except KeyorderError as error:
+        yield Finding("cluster", servers, Status.FAIL, str(error))
+        return
+    for topic in topics or sorted(managed):
+        if topic in managed:
+            yield from check_topic(config, admin, managed[topic], records, timeout)
+        else:
+            yield Finding("timeline", topic, Status.FAIL, str(UnmanagedTopicError(topic)))

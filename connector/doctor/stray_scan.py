@@ -1,0 +1,80 @@
+"""Looking for strays in the newest records of a topic: who writes beside keyorder, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ...partitioner.routing import HINT_HEADER, Routing, parse_hint
+from ...partitioner.timeline import Timeline
+from .. import clock
+from ..config import connection_of
+from ..log_offsets import LogOffsets
+from ..messages import offset_of
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStrays:
+    """strays among the `records` looked at, and the last stray's offset (None without one)."""
+
+    partition: int
+    records: int
+    strays: int
+    last: int | None
+
+
+def scan(
+    config: Mapping[str, Any], timeline: Timeline, partitions: int, records: int, timeout: float
+) -> list[PartitionStrays]:
+    """The last `records` of each partition, judged by the timeline. Joins no group and commits nothing.
+
+    What is not read within `timeout` seconds is not counted. Raises BrokerUnreachableError, NotAuthorizedError.
+    """
+    logs = LogOffsets(config)
+    try:
+        places = [(timeline.topic, p) for p in range(partitions)]
+        starts, ends = logs.earliest(places, timeout), logs.stable_ends(places, timeout)
+    finally:
+        logs.close()
+    consumer = Consumer(
+        {
+            **connection_of(config),
+            "group.id": "keyorder-doctor",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    routing = Routing(timeline)
+    open_ends = {p for t, p in places if starts[t, p] < ends[t, p]}
+    seen, strays, last = dict.fromkeys(range(partitions), 0), dict.fromkeys(range(partitions), 0), dict[int, int]()
+    deadline = clock.now() + timeout
+    try:
+        consumer.assign(
+            [TopicPartition(t, p, max(starts[t, p], ends[t, p] - records)) for t, p in places if p in open_ends]
+        )
+        while open_ends and clock.now() < deadline:
+            for message in consumer.consume(1000, 0.2):
+                partition, error = message.partition(), message.error()
+                assert partition is not None
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        open_ends.discard(partition)
+                    continue
+                offset = offset_of(message)
+                seen[partition] += 1
+                key = message.key()
+                if key is not None:
+                    data = key.encode() if isinstance(key, str) else key
+                    hint = next((parse_hint(h[1]) for h in message.headers() or () if h[0] == HINT_HEADER), None)
+                    tombstone = message.value() is None and routing.is_move_tombstone(data, partition, hint)
+                    if not tombstone and routing.is_stray(data, partition, offset):
+                        strays[partition] += 1
+                        last[partition] = offset
+                if offset + 1 >= ends[timeline.topic, partition]:
+                    open_ends.discard(partition)
+    finally:
+        consumer.close()
+    return [PartitionStrays(p, seen[p], strays[p], last.get(p)) for p in range(partitions)]

@@ -1,0 +1,158 @@
+"""Checks of one managed topic: settings that lose records, writers and groups beside keyorder, changes and gates that stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from ...partitioner.errors import KeyorderError, NotAuthorizedError
+from ...partitioner.timeline import Timeline
+from ...partitioner.waits import Reason
+from ..compaction_settings import check_compaction
+from ..group_gates import GroupOffsets
+from ..groups.group_admin import GroupAdmin
+from ..metadata import identify
+from .control import topic_config
+from .findings import Finding, Status
+from .stray_scan import scan
+
+
+def check_topic(
+    config: Mapping[str, Any], admin: AdminClient, timeline: Timeline, records: int, timeout: float
+) -> Iterator[Finding]:
+    """Everything about one topic. A check that fails in itself becomes a finding of its own."""
+    topic, servers = timeline.topic, str(config.get("bootstrap.servers"))
+    try:
+        found = identify(admin, topic, servers, timeout)
+        timeline.check_identity(found.topic_id, found.cluster_id)
+    except KeyorderError as error:
+        yield Finding("timeline", topic, Status.FAIL, str(error))
+        return
+    yield from _timeline(timeline, found.partitions)
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+        lambda: _settings(admin, timeline, timeout),
+        lambda: _strays(config, timeline, found.partitions, records, timeout),
+        lambda: _groups(config, admin, timeline, timeout),
+    )
+    for check in checks:
+        try:
+            yield from check()
+        except NotAuthorizedError as error:
+            yield Finding("rights", topic, Status.UNKNOWN, str(error))
+        except KeyorderError as error:
+            yield Finding("check", topic, Status.FAIL, str(error))
+
+
+def _timeline(timeline: Timeline, physical: int) -> Iterator[Finding]:
+    topic, change = timeline.topic, timeline.change
+    if physical > max(timeline.highest_count, change.count if change is not None else 0):
+        yield Finding(
+            "layout", topic, Status.WARN,
+            f"it has {physical} partitions, its layout knows {timeline.highest_count}: somebody else added some, and stock "
+            "producers place keys by the higher count",
+            f"keyorder topics expand --topic {topic} --partitions {physical}",
+        )  # fmt: skip
+    else:
+        layout = timeline.layout
+        text = (
+            f"{layout.count} of {physical} partitions active, initial {layout.initial}, epoch {timeline.newest.number}"
+        )
+        yield Finding("layout", topic, Status.OK, text)
+    if change is not None:
+        yield Finding(
+            "change", topic, Status.WARN,
+            f"a change to {change.count} partitions is open (attempt {change.attempt}, {change.phase.value})",
+            "if nobody runs it, give the same `topics expand` or `shrink` again",
+        )  # fmt: skip
+    if not timeline.ordered:
+        yield Finding(
+            "ordered delivery", topic, Status.WARN, "enable.ordered.delivery is false: no gate holds anything"
+        )
+
+
+def _settings(admin: AdminClient, timeline: Timeline, timeout: float) -> Iterator[Finding]:
+    topic = timeline.topic
+    config = topic_config(admin, topic, timeout)
+    if config is None:
+        yield Finding(
+            "settings", topic, Status.UNKNOWN, "this user may not describe its settings", "grant DescribeConfigs"
+        )
+        return
+    described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic].result(timeout + 1)
+    replicas = min(len(p.replicas) for p in described.partitions)
+    isr = int(config.get("min.insync.replicas", "1"))
+    found: list[Finding] = []
+    if config.get("unclean.leader.election.enable") == "true":
+        found.append(
+            Finding(
+                "settings", topic, Status.FAIL, "unclean.leader.election.enable=true: acknowledged records may vanish",
+                "set it to false",
+            )
+        )  # fmt: skip
+    if replicas > 1 and isr < 2:
+        found.append(
+            Finding(
+                "settings", topic, Status.WARN,
+                f"min.insync.replicas={isr} of {replicas}: a record may be acknowledged by one broker alone", "set it to 2",
+            )
+        )  # fmt: skip
+    if isr >= replicas > 1:
+        found.append(
+            Finding(
+                "settings", topic, Status.WARN,
+                f"min.insync.replicas={isr} of {replicas}: with one broker away nothing can be written",
+                "keep it below the replication factor",
+            )
+        )  # fmt: skip
+    for problem in check_compaction(config, timeline.settings):
+        status = Status.FAIL if problem.fatal else Status.WARN
+        found.append(Finding("compaction", topic, status, f"{problem.setting}: {problem.problem}", problem.fix))
+    if not found:
+        text = f"cleanup.policy={config.get('cleanup.policy')}, {replicas} replicas, min.insync.replicas={isr}"
+        found.append(Finding("settings", topic, Status.OK, text))
+    yield from found
+
+
+def _strays(
+    config: Mapping[str, Any], timeline: Timeline, physical: int, records: int, timeout: float
+) -> Iterator[Finding]:
+    topic = timeline.topic
+    counted = scan(config, timeline, physical, records, timeout)
+    looked = sum(each.records for each in counted)
+    bad = [each for each in counted if each.strays]
+    if not bad:
+        yield Finding("strays", topic, Status.OK, f"none among the newest {looked} records")
+    for each in bad:
+        yield Finding(
+            "strays", f"{topic}[{each.partition}]", Status.WARN,
+            f"{each.strays} of its newest {each.records} records were written against the layout, the last at offset {each.last}",
+            "a stock producer, or one that was late, writes here: make it an OrderedProducer, or see keyorder.strays",
+        )  # fmt: skip
+
+
+def _groups(config: Mapping[str, Any], admin: AdminClient, timeline: Timeline, timeout: float) -> Iterator[Finding]:
+    topic = timeline.topic
+    groups = GroupOffsets(admin, str(config.get("bootstrap.servers")), timeout).of_topic(topic)
+    seen = GroupAdmin(config)
+    for group, commits in sorted(groups.items()):
+        about = f"group {group} on {topic}"
+        foreign = sorted(p for p, commit in commits.items() if commit.epoch is None)
+        if foreign:
+            yield Finding(
+                "stock consumers", about, Status.WARN,
+                f"partitions {', '.join(map(str, foreign))} were committed by stock consumers: they wait at no gate, so moved "
+                "keys may reach this group out of order",
+                "make all members OrderedConsumers; they take the offsets over",
+            )  # fmt: skip
+            continue
+        stuck = [gate for gate in seen.closed_gates(topic, group) if gate.reason is not Reason.READING]
+        for gate in stuck:
+            yield Finding(
+                "gates", about, Status.WARN, f"partition {gate.partition} is closed ({gate.reason.value}): {gate.detail}",
+                f"keyorder gates list --group {group}",
+            )  # fmt: skip
+        if not stuck:
+            yield Finding("groups", about, Status.OK, "its commits are keyorder's, and no gate of it is stuck")

@@ -1,0 +1,1 @@
+"""What an operator asks for: descriptions, plans, the state of a change, its abort, losses of a forced drain."""

@@ -1,0 +1,79 @@
+"""`keyorder doctor` against real brokers: what is well, and each thing that is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
+from keyorder import TopicAdmin
+from keyorder.connector.cli.main import _run
+from keyorder.connector.doctor.brokers import fetch_version
+from support.cluster import KafkaUnderTest
+from support.commands import Command
+from support.groups import QUICK, group_config, moving_key, send
+
+
+def of(document: dict[str, Any], check: str) -> list[dict[str, Any]]:
+    """The findings of one check."""
+    return [finding for finding in document["findings"] if finding["check"] == check]
+
+
+@pytest.mark.kip("C-20", "K280-07", "K903-09")
+def test_all_is_well_and_then_it_is_not(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
+    """A fresh topic passes; strays, stock groups, stuck gates, foreign partitions and bad settings are each named."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    well = keyorder("doctor", "--topic", topic_name)
+    assert well.code == 0
+    assert {f["status"] for f in well.document["findings"] if f["check"] != "Java"} == {"ok"}
+    assert "Fetch v15" in of(well.document, "KIP-903")[0]["text"]
+    assert of(well.document, "rights")[0]["text"] == "this user may act as consumer, producer and controller"
+
+    key = moving_key(admin, topic_name, 3)
+    origin = admin.describe(topic_name).layout.home(key)
+    send(kafka, topic_name, (key, "old"))
+    admin.expand(topic_name, 3)
+    foreign = Producer(kafka.client_config())
+    foreign.produce(topic_name, b"stray", key, partition=(origin + 1) % 2)
+    foreign.flush(10)
+    commit(kafka, f"{topic_name}-stock", TopicPartition(topic_name, 0, 0))
+    commit(kafka, f"{topic_name}-stuck", *(TopicPartition(topic_name, p, 0, "ko1:0") for p in range(3)))
+    cluster = kafka.admin()
+    cluster.create_partitions([NewPartitions(topic_name, 5)])[topic_name].result(20)
+    bad = {"unclean.leader.election.enable": "true", "cleanup.policy": "compact", "segment.ms": "900000000"}
+    entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in bad.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic_name, incremental_configs=entries)
+    cluster.incremental_alter_configs([resource])[resource].result(20)
+
+    ill = keyorder("doctor", "--topic", topic_name)
+
+    assert ill.code == 1
+    (stray,) = of(ill.document, "strays")
+    assert (stray["about"], stray["status"]) == (f"{topic_name}[{(origin + 1) % 2}]", "warn")
+    assert stray["text"].startswith("1 of its newest 1 records")
+    assert "topics expand" in of(ill.document, "layout")[0]["fix"]
+    assert of(ill.document, "settings")[0]["status"] == "fail"
+    assert any("segment.ms" in f["text"] for f in of(ill.document, "compaction"))
+    assert of(ill.document, "stock consumers")[0]["about"].startswith(f"group {topic_name}-stock")
+    (gate,) = of(ill.document, "gates")
+    assert "origin without an owner" in gate["text"]
+    assert ill.document["counts"]["fail"] == 1
+    table = keyorder("doctor", "--topic", topic_name, output="table")
+    assert "-> make all members OrderedConsumers" in table.out
+    assert keyorder("doctor", "--topic", "no-such-topic").code == 1
+
+
+def commit(kafka: KafkaUnderTest, group: str, *places: TopicPartition) -> None:
+    """Set offsets of a group without members."""
+    client = Consumer(group_config(kafka, group, enable_auto_commit=False))
+    client.commit(offsets=list(places), asynchronous=False)
+    client.close()
+
+
+def test_no_broker_is_a_finding_and_not_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever calls a doctor is told what is wrong."""
+    assert _run(["doctor", "--bootstrap-server", "127.0.0.1:1", "--timeout", "2"]) == 1
+    assert "no Kafka broker answered" in capsys.readouterr().out
+    assert fetch_version({"bootstrap.servers": "127.0.0.1:1"}, 0.5) is None

@@ -1,0 +1,140 @@
+"""A stock producer beside ours: its records are found where they do not belong, and treated as the policy says."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.partitioner.errors import ConfigError, StrayError, TopicNotFoundError
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK, await_that, group_config, read, send
+
+KEYS = [f"k{i}" for i in range(60)]
+
+
+@pytest.fixture
+def misplaced(kafka: KafkaUnderTest, topic_name: str) -> set[str]:
+    """Keys whose stock record is a stray: a grown topic with one record of each key by ours, then one by a stock producer."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    admin.expand(topic_name, 3)
+    layout = admin.describe(topic_name).layout
+    send(kafka, topic_name, *((key, "ours") for key in KEYS))
+    producer = Producer({**kafka.client_config(), "partitioner": "murmur2_random"})
+    places: dict[str, int] = {}
+    for key in KEYS:
+        producer.produce(
+            topic_name, b"stock", key, headers=[("h", b"x")],
+            on_delivery=lambda error, m: places.update({(m.key() or b"").decode(): m.partition()}),
+        )  # fmt: skip
+    assert producer.flush(10) == 0
+    strays = {key for key, partition in places.items() if layout.home(key) != partition}
+    assert strays
+    return strays
+
+
+@pytest.mark.kip("K253-30", "C-20")
+def test_strays_are_delivered_counted_and_logged(
+    kafka: KafkaUnderTest, topic_name: str, misplaced: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The default: nothing is lost, nothing is silent."""
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name])
+    with caplog.at_level(logging.WARNING, "keyorder.strays"):
+        read(consumer, 2 * len(KEYS))
+
+    assert consumer.strays == len(misplaced)
+    first = [r.getMessage() for r in caplog.records if r.getMessage().startswith("stray number 1 of")]
+    assert first
+    assert all("not an OrderedProducer" in text for text in first)
+    consumer.close()
+
+
+@pytest.mark.kip("C-20")
+def test_a_stray_stops_a_group_that_says_fail(kafka: KafkaUnderTest, topic_name: str, misplaced: set[str]) -> None:
+    """Again at each poll, until the application seeks past it; the record itself is not passed by a commit."""
+    consumer = OrderedConsumer(group_config(kafka, topic_name, keyorder_strays="fail"))
+    consumer.subscribe([topic_name])
+    passed: list[Message] = []
+    errors: list[StrayError] = []
+    deadline = time.monotonic() + 60
+    while len(passed) < 2 * len(KEYS) - len(misplaced) or len(errors) < 2 * len(misplaced):
+        assert time.monotonic() < deadline
+        try:
+            passed += consumer.consume(50, 0.1)
+        except StrayError as error:
+            if errors and (error.partition, error.offset) == (errors[-1].partition, errors[-1].offset):
+                consumer.seek(TopicPartition(error.topic, error.partition, error.offset + 1))
+            errors.append(error)
+
+    assert "find the writer" in str(errors[0])
+    assert len({(m.partition(), m.offset()) for m in passed}) == len(passed)
+    stock = {(m.key() or b"").decode() for m in passed if m.value() == b"stock"}
+    assert stock == set(KEYS) - misplaced
+    consumer.close()
+
+
+@pytest.mark.kip("C-20")
+def test_strays_go_to_the_dead_letter_topic(kafka: KafkaUnderTest, topic_name: str, misplaced: set[str]) -> None:
+    """With where they were found and where their key lives; what the application sees is in order without them."""
+    dead = f"{topic_name}-dead"
+    settings = {"keyorder_strays": "dead-letter", "keyorder_strays_dead_letter_topic": dead}
+    consumer = OrderedConsumer(group_config(kafka, topic_name, auto_commit_interval_ms=100, **settings))
+    with pytest.raises(TopicNotFoundError):
+        consumer.subscribe([topic_name])
+    cluster = kafka.admin()
+    cluster.create_topics([NewTopic(dead, 1)])[dead].result(20)
+    with pytest.raises(ConfigError, match="is read here"):
+        consumer.subscribe([topic_name, dead])
+    consumer.subscribe([topic_name])
+    messages = read(consumer, 2 * len(KEYS) - len(misplaced))
+    places = [TopicPartition(topic_name, p) for p in range(3)]
+    await_that(consumer, lambda: [p.offset for p in consumer.committed(places, 10)] == ends_of(kafka, topic_name))
+    assert {(m.key() or b"").decode() for m in messages if m.value() == b"stock"} == set(KEYS) - misplaced
+    consumer.close()
+    assert consumer.strays == len(misplaced)
+
+    stock = Consumer(group_config(kafka, dead))
+    stock.subscribe([dead])
+    found: dict[str, dict[str, bytes]] = {}
+    while len(found) < len(misplaced):
+        message = stock.poll(30)
+        assert message is not None
+        assert (message.error(), message.value()) == (None, b"stock")
+        found[(message.key() or b"").decode()] = dict(message.headers() or [])
+    assert set(found) == misplaced
+    for key, headers in found.items():
+        home = TopicAdmin(kafka.client_config()).describe(topic_name).layout.home(key) if key == min(found) else None
+        assert headers["h"] == b"x"
+        assert headers["keyorder-stray-topic"].decode() == topic_name
+        assert home is None or headers["keyorder-stray-home"] == str(home).encode()
+        assert set(headers) == {"h", *(f"keyorder-stray-{name}" for name in (
+            "topic", "partition", "offset", "timestamp", "group", "home", "epoch"))}  # fmt: skip
+    stock.close()
+
+
+def ends_of(kafka: KafkaUnderTest, topic: str) -> list[int]:
+    """The end of each partition's log."""
+    client = Consumer(group_config(kafka, "ends"))
+    try:
+        return [client.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(3)]
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"keyorder.strays": "ignore"},
+        {"keyorder.strays": "dead-letter"},
+        {"keyorder.strays.dead.letter.topic": "t"},
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(settings: dict[str, str]) -> None:
+    """Before anything connects."""
+    with pytest.raises(ConfigError, match=r"keyorder\.strays"):
+        OrderedConsumer({"bootstrap.servers": "localhost:1", "group.id": "g", **settings})
