@@ -126,8 +126,16 @@ class GroupOffsets:
 
         Raises NotAuthorizedError (a group may not be described), BrokerUnreachableError, KafkaOperationError.
         """
+        return {group: found.get(topic, {}) for group, found in self.on_topics(groups, {topic}).items()}
+
+    def of_topic(self, topic: str) -> dict[str, dict[int, Commit]]:
+        """`committed` of every group that has a commit on the topic. Raises as `groups` and `committed`."""
+        return {group: commits for group, commits in self.committed(self.groups(), topic).items() if commits}
+
+    def on_topics(self, groups: Iterable[str], topics: Collection[str]) -> dict[str, dict[str, dict[int, Commit]]]:
+        """{group: {topic: {partition: its commit}}} in one request per group. Raises as `committed`."""
         waiting = list(dict.fromkeys(groups))
-        found: dict[str, dict[int, Commit]] = {}
+        found: dict[str, dict[str, dict[int, Commit]]] = {}
         while waiting:
             now, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             asked = {
@@ -140,15 +148,11 @@ class GroupOffsets:
                 for group in now
             }
             for group, future in asked.items():
-                found[group] = self._commits(group, topic, future)
+                found[group] = self._commits(group, topics, future)
         return found
 
-    def of_topic(self, topic: str) -> dict[str, dict[int, Commit]]:
-        """`committed` of every group that has a commit on the topic. Raises as `groups` and `committed`."""
-        return {group: commits for group, commits in self.committed(self.groups(), topic).items() if commits}
-
-    def _commits(self, group: str, topic: str, future: Future[Any]) -> dict[int, Commit]:
-        commits = {}
+    def _commits(self, group: str, topics: Collection[str], future: Future[Any]) -> dict[str, dict[int, Commit]]:
+        commits: dict[str, dict[int, Commit]] = {}
         try:
             answers: list[TopicPartition] = self._answer(
                 future, "read the offsets of", f"group {group}"
@@ -156,12 +160,14 @@ class GroupOffsets:
         except _NoSuchGroup:
             return {}
         for answer in answers or []:
-            if answer.topic != topic:
+            if answer.topic not in topics:
                 continue
             if answer.error is not None:
                 raise translate(answer.error, "read the offsets of", f"group {group}", self._servers)
             if answer.offset >= 0:
-                commits[answer.partition] = Commit(answer.offset, epoch_of(answer.metadata))
+                commits.setdefault(answer.topic, {})[answer.partition] = Commit(
+                    answer.offset, epoch_of(answer.metadata)
+                )
         return commits
 
     def _answer(self, future: Future[Any], operation: str, resource: str) -> Any:

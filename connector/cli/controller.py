@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -23,6 +20,7 @@ from ..supervisor import Event, Job, Supervisor, failure
 from .connecting import Connection, connection_options
 from .main import exit_code
 from .output import output_option
+from .signals import stopped_by_signals
 
 # How long a change under way may take to end after a signal; records are held for 20 s at most.
 _GRACE = 25.0
@@ -120,28 +118,6 @@ def periodic_jobs(
 ) -> list[Job]:
     """What runs beside the changes. timelines: the topics to look after. busy: those that are being changed here."""
     return [DrainJob(connection.config, timelines, busy)]
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM or SIGINT sets. A second signal ends the process as usual."""
-    stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def set_stop(number: int, frame: FrameType | None) -> None:
-        stop.set()
-        restore()
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    for number in before:
-        signal.signal(number, set_stop)
-    try:
-        yield stop
-    finally:
-        restore()
 
 
 def _end(supervisor: Supervisor, output: str) -> None:

@@ -20,6 +20,7 @@ from .output import emit_json, error_document, wants_json
 # Name of a command: "module below keyorder:click command". Imported when called for, so that one
 # command does not wait for the libraries of all.
 COMMANDS = {
+    "change": "connector.cli.change:change",
     "bench": "connector.cli.bench:bench",
     "controller": "connector.cli.controller:controller",
     "demo": "connector.cli.demo:demo",
@@ -27,6 +28,7 @@ COMMANDS = {
     "gates": "connector.cli.gates:gates",
     "groups": "connector.cli.groups:groups",
     "local": "connector.cli.local:local",
+    "status": "connector.cli.status:status",
     "topics": "connector.cli.topics:topics",
 }
 

@@ -1,0 +1,54 @@
+"""All managed topics at once, looked at again and again without reading the control topics anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from ...partitioner.errors import TopicNotFoundError, UnmanagedTopicError
+from ..config import connection_of
+from ..group_gates import GroupOffsets
+from ..metadata import cluster_metadata
+from .control_state import ControlState
+from .description import TopicDescription, described
+
+
+class Overview:
+    """Describes managed topics. Not thread-safe; `close` it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._servers = str(config.get("bootstrap.servers"))
+        self._admin = AdminClient(connection_of(config))
+        self._state = ControlState(config, self._admin)
+        self._offsets = GroupOffsets(self._admin, self._servers)
+
+    def look(self, topics: Collection[str] = ()) -> list[TopicDescription]:
+        """These topics, or every managed one that exists, as they are now, by name.
+
+        Raises TopicNotFoundError, UnmanagedTopicError for one that was named, IdentityMismatchError never: a topic that
+        was made again shows its old timeline until it is adopted anew. Raises Kafka's errors.
+        """
+        self._state.refresh()
+        physical = cluster_metadata(self._admin, self._servers).topics
+        for topic in topics:
+            if topic not in physical:
+                raise TopicNotFoundError(topic)
+            if topic not in self._state.timelines:
+                raise UnmanagedTopicError(topic)
+        shown = sorted(topic for topic in topics or self._state.timelines if topic in physical)
+        committed = self._offsets.on_topics(self._offsets.groups(), set(shown)) if shown else {}
+        return [
+            described(
+                self._state.timelines[topic],
+                len(physical[topic].partitions),
+                self._state,
+                {group: found[topic] for group, found in committed.items() if topic in found},
+            )
+            for topic in shown
+        ]
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._state.close()
