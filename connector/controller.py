@@ -7,7 +7,7 @@ or none, and goes on from there; so the same command given again resumes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -132,7 +132,9 @@ class TopologyController:
             finally:
                 run.close()
 
-    def rehome(self, pieces: Iterable[Slice], copier: Copier, terms: ChangeTerms | None = None) -> Iterator[bool]:
+    def rehome(
+        self, pieces: Iterable[Slice], copier: Copier, terms: ChangeTerms | None = None
+    ) -> Generator[bool, None, None]:
         """Re-home one slice after another, each in an attempt of its own; yields for each whether its values were looked at.
 
         False: the partition is no longer retired, or emptied already. All slices are written with one pen, so a growth that

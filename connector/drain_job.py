@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..partitioner.errors import ControllerFencedError, KeyorderError
+from ..partitioner.errors import ConsentNeededError, ControllerFencedError, KeyorderError
 from ..partitioner.timeline import Timeline
 from .admin import TopicAdmin
+from .controller import ScanOutdatedError
 from .draining import Drainer, DrainStep
 from .rehoming import RehomingTerms
 from .supervised import typed_errors
@@ -58,8 +59,11 @@ class DrainJob:
             try:
                 with typed_errors(topic, self._servers), TopicAdmin(self._config) as admin:
                     told += [step for step in admin.drain(topic, self._drainer, RehomingTerms()) if self._is_news(step)]
-            except (ControllerFencedError, ChangeOpenError):
+            except (ControllerFencedError, ChangeOpenError, ScanOutdatedError):
                 pass  # its turn comes again
+            except ConsentNeededError as error:
+                waiting = [DrainStep(topic, d.partition, False, str(error)) for d in timeline.drains if not d.emptied]
+                told += [step for step in waiting if self._is_news(step)]
             except KeyorderError as error:
                 failure = failure or error
         if failure is not None:

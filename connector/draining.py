@@ -20,8 +20,13 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+<<<<<<< HEAD
 from ..partitioner.errors import BrokerUnreachableError, KeyorderError
 from ..partitioner.modes import DELETE_ENABLE, Mode
+=======
+from ..partitioner.errors import BrokerUnreachableError, ConsentNeededError, KeyorderError
+from ..partitioner.modes import Mode
+>>>>>>> 3659d9e (keyorder topics drain --rehome; the checker knows copies; the protocol of re-homing)
 from ..partitioner.timeline import Drain, DrainState, Timeline
 from . import clock
 from .config import boolean, connection_of, milliseconds
@@ -87,7 +92,8 @@ class Drainer:
     def turn(self, timeline: Timeline, rehoming: RehomingTerms | None = None) -> list[DrainStep]:
         """Move each drain of the topic as far as it may go now. Raises Kafka's errors, ChangeOpenError.
 
-        rehoming: how values of a compacted topic are re-homed; None leaves its retired partitions as they are.
+        rehoming: how values of a compacted topic are re-homed; None leaves its retired partitions as they are. Raises
+        ConsentNeededError where its policy has `delete` too and the terms do not allow that.
         A deletion that fails is noted in the timeline and tried again at the next turn; it does not keep others waiting.
         """
         steps = []
@@ -152,9 +158,7 @@ class Drainer:
     def _rehome(self, timeline: Timeline, drain: Drain, policy: frozenset[str], terms: RehomingTerms) -> DrainStep:
         topic, p, epoch = timeline.topic, drain.partition, drain.epoch
         if "delete" in policy and not terms.allow_delete_policy:
-            return DrainStep(
-                topic, p, False, "consent to re-home where cleanup.policy has delete: --allow-delete-policy"
-            )
+            raise ConsentNeededError(topic)
         if timeline.change is not None and timeline.change.slice is None:
             raise ChangeOpenError(topic, timeline.change)  # before its controller is fenced
         with closing(Rehomer(self._config, timeline, drain)) as rehomer:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..partitioner.change import ChangeTerms
 from ..partitioner.hashing import key_bytes
 from ..partitioner.rehoming import REHOMED_HEADER, Fate, Survivors
 from ..partitioner.routing import HINT_HEADER, parse_hint
-from ..partitioner.timeline import Drain, Timeline
+from ..partitioner.timeline import Drain, Slice, Timeline
 from .controller import TopologyController
 from .crash import crash_point
 from .log_offsets import LogOffsets
@@ -88,7 +89,7 @@ class Rehomer:
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._spooled: dict[bytes, int] = {}
         self._keys: tuple[bytes, ...] = ()
-        self._copied = self._cleared = 0
+        self._written: tuple[int, tuple[bytes, ...]] = 0, ()
 
     def close(self) -> None:
         """Release the clients and the file."""
@@ -116,38 +117,40 @@ class Rehomer:
         self.plan()
         crash_point("rehome-scanned")
         total, done = len(self._survivors), 0
+        copied = cleared = 0
         slices = list(self._survivors.slices(terms.slice_keys, terms.slice_bytes))
         controller = TopologyController(self._config, self._topic)
-        change_terms = ChangeTerms(timeout=terms.timeout)
-        keys = iter([keys for _, keys in slices])
-
-        def pieces() -> Any:
-            for piece, self._keys in slices:
-                yield piece
-
-        for looked_at in controller.rehome(pieces(), self, change_terms):
-            if not looked_at:
-                return Rehomed(self._copied, self._cleared, 0, self._survivors.foreign, called_off=True)
-            done += len(next(keys))
-            if terms.progress is not None:
-                terms.progress(done, total)
+        with closing(controller.rehome(self._pieces(slices), self, ChangeTerms(timeout=terms.timeout))) as looks:
+            for looked_at, (_, keys) in zip(looks, slices, strict=False):
+                if not looked_at:
+                    return Rehomed(copied, cleared, 0, self._survivors.foreign, called_off=True)
+                copied, cleared = copied + self._written[0], cleared + len(self._written[1])
+                self._survivors.forget(self._written[1])
+                done += len(keys)
+                if terms.progress is not None:
+                    terms.progress(done, total)
         ends = self._ends()
         self._scan.read(ends, self._note)
         crash_point("rehome-done")
         undecided = ends[self._drain.partition] < self._drain.upto
-        return Rehomed(self._copied, self._cleared, len(self._survivors) + undecided, self._survivors.foreign)
+        return Rehomed(copied, cleared, len(self._survivors) + undecided, self._survivors.foreign)
+
+    def _pieces(self, slices: Iterable[tuple[Slice, tuple[bytes, ...]]]) -> Iterator[Slice]:
+        """The slices, each noted as the one at hand."""
+        for piece, self._keys in slices:
+            yield piece
 
     def records(self, deadline: float) -> list[DataRecord] | None:
         """For the controller, while all writers hold the slice's keys: see `controller.Copier`."""
         marks = self._offsets.high_watermarks(self._places, 3.0)
-        ends = self._ends()
+        ends = self._ends(3.0)
         if not self._scan.read(ends, self._note, deadline):
             return None
         undecided = self._undecided({p: (ends[p], marks[self._topic, p]) for p in ends}, deadline)
         if undecided is None:
             return None
         found: list[DataRecord] = []
-        copied = cleared = 0
+        copied, cleared = 0, []
         for key, (fate, offset) in self._survivors.fates(self._keys, undecided).items():
             if fate is Fate.LEAVE:
                 continue
@@ -156,9 +159,8 @@ class Rehomer:
                 found.append(self._copy(key, home, hint, offset))
                 copied += 1
             found.append(DataRecord(self._topic, self._drain.partition, key, None, [(HINT_HEADER, hint)]))
-            cleared += 1
-        self._copied += copied
-        self._cleared += cleared
+            cleared.append(key)
+        self._written = copied, tuple(cleared)
         return found
 
     def _copy(self, key: bytes, home: int, hint: bytes, offset: int) -> DataRecord:
@@ -168,9 +170,9 @@ class Rehomer:
         headers = [*headers, (HINT_HEADER, hint), (REHOMED_HEADER, origin)]
         return DataRecord(self._topic, home, key, value, headers, timestamp)
 
-    def _ends(self) -> dict[int, int]:
+    def _ends(self, timeout: float = 10.0) -> dict[int, int]:
         """How far everything is decided."""
-        return {p: end for (_, p), end in self._offsets.stable_ends(self._places, 10.0).items()}
+        return {p: end for (_, p), end in self._offsets.stable_ends(self._places, timeout).items()}
 
     def _undecided(self, ranges: Mapping[int, tuple[int, int]], deadline: float) -> set[bytes] | None:
         """The keys with records behind the start of an open transaction; None when reading lasts too long."""

@@ -328,6 +328,19 @@ class NotConfirmedError(OrderError):
         return (
             f"not confirmed, nothing was done: {self.losing}; type the topic's name when asked on a terminal, or give "
             f"--confirm {self.topic}"
+
+
+class ConsentNeededError(OrderError):
+    """Re-homing on a topic whose cleaner also deletes by age or size needs an operator's word."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return (
+            f"the cleanup.policy of {self.topic!r} has delete in it: copies keep their age and expire by it, and what had "
+            "expired at home may have been newer; consent with --allow-delete-policy, or leave compact alone in it"
         )
 
 

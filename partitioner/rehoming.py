@@ -130,6 +130,11 @@ class Survivors:
                 found[key] = Fate.LEAVE if key in undecided else Fate.COPY, value.offset
         return found
 
+    def forget(self, keys: Collection[bytes]) -> None:
+        """These were cleared, though an older open transaction may still hide the tombstones."""
+        for key in keys:
+            self._values.pop(key, None)
+
     def _stay(self, key: bytes, partition: int, offset: int) -> int:
         """The number of the stay that a record belongs to; of a stray in the partition itself the last one there, else -1."""
         stays = self._routing.stays(self._routing.of(key))

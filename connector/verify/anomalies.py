@@ -1,6 +1,6 @@
 """Named findings, and the collector that the checks report to.
 
-Ids that make a history invalid are R1..R11, A1..A10, A1', A4w and A13. Two are counted beside the
+Ids that make a history invalid are R1..R12, A1..A10, A1', A4w and A13. Two are counted beside the
 verdict and do not decide it:
 
 - `A7z`: an overlap whose first owner was a zombie: it had lost the partition (revoke, lost, session

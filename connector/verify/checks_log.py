@@ -13,6 +13,7 @@
 | R9 | reported as definitely failed, and in the log |
 | R10 | in the log and never invoked; bytes with a wrong crc or of another run; a value under another record key |
 | R11 | a send is not in the log, a later one of the same writer and key is, and that one was invoked before the writer was told (by an error, or by its own end) that the first may be missing |
+| R12 | a copy of a re-homed value is another value than its original, or stands elsewhere than behind its original and everything older of its key, and before everything newer |
 
 Null-key records have no home and no order: R1..R5 pass them by. R11 says nothing about logs that were
 trimmed at a home of the key, or compacted: absence proves nothing there.
@@ -32,12 +33,13 @@ _END = 2**62
 
 
 def check_log(truth: Truth, findings: Findings) -> set[int]:
-    """Runs R1..R11; returns the vids that are lost in the log (R8)."""
+    """Runs R1..R12; returns the vids that are lost in the log (R8)."""
     if truth.topology is not None:
         _homes(truth, findings)
         _epochs(truth, findings)
         _real_time(truth, findings)
         _send_order(truth, findings)
+    _copies(truth, findings)
     _duplicates(truth, findings)
     _one_value_per_place(truth, findings)
     _phantoms(truth, findings)
@@ -121,6 +123,21 @@ def _real_time(truth: Truth, findings: Findings) -> None:
                 latest, whose = send.invoked, vid
 
 
+def _copies(truth: Truth, findings: Findings) -> None:
+    for vid, partition, offset in truth.copies:
+        key, chain, here = truth.key(vid), truth.chain(vid) or (), truth.order.pos.get(vid)
+        segment = locate(chain, partition, offset)
+        if here is None or segment is None:
+            findings.add("R12", key, partition, offset, f"a copy of {truth.name(vid)}, which it is not, or not at home")
+            continue
+        for number, other in enumerate(truth.order.members[key]):
+            rank = (truth.order.segment.get(other, 0), truth.place[other][1])
+            if (rank > (segment, offset)) != (number > here):
+                detail = f"a copy of {truth.name(vid)} on the wrong side of {truth.name(other)}"
+                findings.add("R12", key, partition, offset, detail)
+                break
+
+
 def _duplicates(truth: Truth, findings: Findings) -> None:
     first: dict[int, tuple[int, int]] = {}
     for found in truth.found:
@@ -136,6 +153,8 @@ def _one_value_per_place(truth: Truth, findings: Findings) -> None:
     places: dict[int, set[tuple[int, int]]] = {}
     for found in truth.found:
         places.setdefault(found.vid, set()).add((found.partition, found.offset))
+    for vid, partition, offset in truth.copies:
+        places.setdefault(vid, {truth.place[vid]} if vid in truth.place else set()).add((partition, offset))
     for event in truth.history.events():
         if event.offset < 0 or not (event.kind is Kind.SEND_OK or event.kind in _DELIVERS):
             continue

@@ -7,6 +7,9 @@
   in L_k; a value that stands twice has the first of its places (R6 names it).
 - Records with a null key have no order, but they count in everything else. Their value's key is "" by
   convention: where the log was trimmed, nothing else tells that they had none.
+- **Copies**: where a retired partition's values were re-homed, `copies` names the places of the copies and
+  those of their originals. A copy is no record of its own: the value keeps the place of its original,
+  also when that is gone, and a delivery from either place is one of it.
 - **Trimmed**: below `log_starts[p]` the log was deleted (a retired partition, emptied). What was
   acknowledged or delivered from there stands as if it had been read.
 - **Compacted**: with `compacted`, an acknowledged or delivered record that is gone counts as present
@@ -27,6 +30,7 @@ from .history import History
 from .topology import Segment, Topology, locate
 
 Row = tuple[int, int, "bytes | None", "bytes | None", "int | None"]
+Copies = Mapping[tuple[int, int], tuple[int, int]]
 _DELIVERS = (Kind.DELIVER_START, Kind.DELIVER_END)
 
 
@@ -88,6 +92,7 @@ class Truth:
     by_writer: Order
     log_starts: Mapping[int, int]
     compacted: bool
+    copies: list[tuple[int, int, int]] = field(default_factory=list)  # (vid, partition, offset)
 
     def name(self, vid: int) -> str:
         """How details speak of a record."""
@@ -135,6 +140,7 @@ def build(
     *,
     log_starts: Mapping[int, int] | None = None,
     compacted: bool = False,
+    copies: Copies | None = None,
 ) -> Truth:
     """Reads the log and puts every key's records in order; without a topology only the writers' order."""
     truth = Truth(
@@ -147,6 +153,9 @@ def build(
             continue
         vid = history.number(decode_value(data))
         truth.at.setdefault(partition, {})[offset] = vid
+        if copies and (partition, offset) in copies and vid >= 0:
+            truth.copies.append((vid, partition, offset))
+            continue
         if vid < 0:
             truth.foreign.append((partition, offset))
             continue
@@ -154,6 +163,10 @@ def build(
         if key is None:
             nameless.add(vid)
     places = [(vid, partition, offset) for vid, partition, offset, _, _ in truth.found]
+    for vid, partition, offset in truth.copies:
+        origin, at = (copies or {})[partition, offset]
+        if truth.at.setdefault(origin, {}).setdefault(at, vid) == vid:
+            places.append((vid, origin, at))
     present = {vid for vid, _, _ in places}
     gone = _gone(truth, present)
     for vid, partition, offset in gone:

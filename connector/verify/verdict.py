@@ -21,7 +21,7 @@ from .deliveries import read_groups
 from .events import Kind
 from .history import History, cycles_uncollected
 from .topology import Topology
-from .truth import Order, Row, Truth, build
+from .truth import Copies, Order, Row, Truth, build
 
 Mode = Literal["at-least-once", "exactly-once"]
 Starts = Mapping[str, Mapping[int, int]]
@@ -127,6 +127,7 @@ def judge(
     log_starts: Mapping[int, int] | None = None,
     starts: Starts | None = None,
     compacted: bool = False,
+    copies: Copies | None = None,
 ) -> Verdict:
     """Judges a history under a keyorder topology.
 
@@ -135,10 +136,11 @@ def judge(
     A13 are left out. `source_order`: what the deliveries are compared with; "writer" where the group
     reads a copy whose own order across writers is not the log's. `log_starts`: first offsets that are
     left, where partitions were emptied. `starts`: per group its first offsets, where it did not begin at
-    the start of the log. `compacted`: the topic's cleaner ran.
+    the start of the log. `compacted`: the topic's cleaner ran. `copies`: {place of a copy: place of its
+    original}, where values were re-homed.
     """
     with cycles_uncollected():
-        truth = build(history, log, topology, log_starts=log_starts, compacted=compacted)
+        truth = build(history, log, topology, log_starts=log_starts, compacted=compacted, copies=copies)
         order = truth.order if source_order == "log" else truth.by_writer
         return _judge(truth, order, mode, quiesced, starts or {}, full=True)
 

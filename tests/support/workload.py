@@ -19,6 +19,7 @@ from keyorder.connector.verify.history import load
 from keyorder.connector.verify.recorder import Recorder
 from keyorder.connector.verify.topology import Epoch, Topology
 from keyorder.connector.verify.verdict import Verdict, judge
+from keyorder.partitioner.rehoming import origin_of_copy
 from support.cluster import KafkaUnderTest
 
 WORKER = Path(__file__).parent / "worker.py"
@@ -80,6 +81,7 @@ class Workload:
         self.admin.create(topic, partitions, **create)
         self.workers: list[Worker] = []
         self.groups: set[str] = set()
+        self.copies: dict[tuple[int, int], tuple[int, int]] = {}
         self._own = Recorder(folder / "test.jsonl", "test", run=self.run)
 
     def __enter__(self) -> Workload:
@@ -168,10 +170,10 @@ class Workload:
         finally:
             consumer.close()
 
-    def drain(self, timeout: float = 90.0) -> None:
-        """Wait until every group has committed every partition's end."""
+    def drain(self, timeout: float = 90.0, below: Mapping[int, int] | None = None) -> None:
+        """Wait until every group has committed every partition's end, or what `below` says of it."""
         deadline = clock.now() + timeout
-        ends = self.ends()
+        ends = {**self.ends(), **(below or {})}
         for group in self.groups:
             client = Consumer({**self.kafka.client_config(), "group.id": group, "isolation.level": "read_uncommitted"})
             while True:
@@ -192,7 +194,7 @@ class Workload:
                 worker.signal(signal.SIGUSR1)
                 time.sleep(1)  # for its words to arrive before it is killed
 
-    def log(self) -> Iterator[tuple[int, int, bytes, bytes, int | None]]:
+    def log(self) -> Iterator[tuple[int, int, bytes, bytes | None, int | None]]:
         """Every record, read by a plain read_committed consumer."""
         consumer = Consumer(
             {**self.kafka.client_config(), "group.id": "log", "enable.partition.eof": True, "enable.auto.commit": False}
@@ -209,11 +211,14 @@ class Workload:
                     continue
                 headers = dict(message.headers() or [])
                 hint = headers.get("keyorder-epoch")
+                origin = origin_of_copy(headers.get("keyorder-rehomed"))
+                if origin is not None:
+                    self.copies[message.partition() or 0, message.offset() or 0] = origin
                 yield (
                     message.partition(),
                     message.offset(),
                     message.key() or b"",
-                    message.value() or b"",
+                    message.value(),
                     None if hint is None else int(hint),
                 )
         consumer.close()
@@ -223,7 +228,9 @@ class Workload:
         timeline = self.admin.timeline(self.topic)
         epochs = [Epoch(e.number, e.count, dict(e.ends), dict(e.begins)) for e in timeline.epochs]
         history = load(sorted(self.folder.glob("*.jsonl")))
-        return judge(history, self.log(), Topology(timeline.initial, epochs), **options)
+        rows = list(self.log())
+        options.setdefault("copies", self.copies)
+        return judge(history, rows, Topology(timeline.initial, epochs), **options)
 
     def finish(self) -> Verdict:
         """Stop the writers, drain, stop the consumers, judge."""

@@ -273,3 +273,41 @@ def test_a_thousandfold_anomaly_is_counted_in_full_and_kept_in_part() -> None:
     verdict = s.judge()
     assert verdict.counts["A4"] == 1_500
     assert sum(a.id == "A4" for a in verdict.anomalies) == 1_000
+
+
+def _rehomed(copy_at: int, *, gone: bool = False, copy_of: int = 1) -> tuple[Script, Rec, Rec, Rec]:
+    """x at partition 1, its copy at home, and y written there at 4. The script, x, the copy and y."""
+    epochs = [Epoch(0, 1), Epoch(1, 2, {0: 0}, {1: 0}), Epoch(2, 1, {1: 1}, {0: 2})]
+    key = next(k for k in map(str, range(99)) if hash31(k.encode()) % 2 == 1)
+    s = Script(Topology(1, epochs))
+    x, y = s.sent(1, 1, 0, key=key), s.sent(2, 0, 4, key=key)
+    copy = Rec(0, copy_at, Value("r", "w", key, copy_of), None)
+    s.case.log.append(copy)
+    if gone:
+        s.case.log.remove(x)
+    s.case.options["copies"] = {(0, copy_at): (1, 0)}
+    s.on(Kind.ASSIGN, "c1", 0).on(Kind.ASSIGN, "c1", 1)
+    return s, x, copy, y
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_copy_is_its_original_at_another_place(gone: bool) -> None:
+    """It may be delivered besides the original, or in its place where the cleaner has taken that; never behind a newer one."""
+    s, x, copy, y = _rehomed(3, gone=gone)
+    before = () if gone else (x,)
+    verdict = s.gets("c1", *before, copy, y).judge()
+    assert verdict.valid, verdict.summary()
+    assert (verdict.lost, verdict.illegal_duplicates) == (0, 0)
+
+    s, x, copy, y = _rehomed(3, gone=gone)
+    assert s.gets("c1", *before, y, copy).judge().counts.keys() >= {"A5", "A13"}
+
+    s, x, copy, y = _rehomed(3, gone=True)
+    assert s.gets("c1", y).judge().counts.keys() >= {"A1", "A1'"}, "whom the original was kept from has to get the copy"
+
+
+@pytest.mark.parametrize(("at", "of"), [(5, 1), (1, 1), (3, 3)])
+def test_a_copy_in_a_wrong_place_is_named(at: int, of: int) -> None:
+    """Behind a newer record, in an older stay, or of something else."""
+    s, x, _, y = _rehomed(at, copy_of=of)
+    assert "R12" in s.gets("c1", x, y).judge().counts
