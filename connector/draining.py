@@ -20,13 +20,8 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-<<<<<<< HEAD
-from ..partitioner.errors import BrokerUnreachableError, KeyorderError
-from ..partitioner.modes import DELETE_ENABLE, Mode
-=======
 from ..partitioner.errors import BrokerUnreachableError, ConsentNeededError, KeyorderError
-from ..partitioner.modes import Mode
->>>>>>> 3659d9e (keyorder topics drain --rehome; the checker knows copies; the protocol of re-homing)
+from ..partitioner.modes import DELETE_ENABLE, Mode
 from ..partitioner.timeline import Drain, DrainState, Timeline
 from . import clock
 from .config import boolean, connection_of, milliseconds

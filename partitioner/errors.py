@@ -328,6 +328,7 @@ class NotConfirmedError(OrderError):
         return (
             f"not confirmed, nothing was done: {self.losing}; type the topic's name when asked on a terminal, or give "
             f"--confirm {self.topic}"
+        )
 
 
 class ConsentNeededError(OrderError):

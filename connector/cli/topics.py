@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""`keyorder topics create|adopt|describe|plan|expand|shrink|list`: managed topics, with the flags of Kafka's own tools."""
-=======
-"""`keyorder topics create|adopt|describe|expand|shrink|drain|list`: topics under management, with the flags of Kafka's tools."""
->>>>>>> 3659d9e (keyorder topics drain --rehome; the checker knows copies; the protocol of re-homing)
+"""`keyorder topics create|adopt|describe|plan|expand|shrink|drain|list`: managed topics, by the flags of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -24,11 +20,8 @@ from ..operations.notices import Code, of_adoption, of_change
 from .confirming import confirm
 from .connecting import Connection, connection_options, pairs
 from .output import emit, emit_json, output_option
-<<<<<<< HEAD
 from .plan_output import forced_document, plan_document, show_plan
-=======
 from .topics_drain import drain
->>>>>>> 3659d9e (keyorder topics drain --rehome; the checker knows copies; the protocol of re-homing)
 from .topics_output import (
     change_document,
     description_document,
