@@ -1,0 +1,223 @@
+"""The compiled loops: over the library's messages, and over keys to be hashed. Nothing here knows Arrow.
+
+The layout of `rd_kafka_message_t` (public, the same throughout librdkafka 2, 64-bit):
+err 0, rkt 8, partition 16, payload 24, len 32, key 40, key_len 48, offset 56, _private 64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .machine import (
+    call_i32_2,
+    call_i32_5,
+    call_i64_1,
+    call_i64_2,
+    call_void_1,
+    copy_bytes,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32_unaligned,
+)
+
+ROWS, EVENTS, RUNS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, HEADER_BYTES, KEY_NULLS, VALUE_NULLS, BARE, STOP = (
+    range(12)
+)
+
+
+@njit(cache=True, nogil=True)
+def _length(text):
+    n = 0
+    while load_u8(text + n) != 0:
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def measure(
+    pointers, first, count, most, calls, scratch, at, partition, offset, time, kind, key_ends, value_ends, list_ends, runs,
+    run_topics, events, event_rows, totals,
+):  # fmt: skip
+    """Fill the fixed-width columns and the offsets of the others; stop before `most` bytes in any of them.
+
+    scratch: four words, lying at address `at`, into which the library writes.
+    """
+    rows = n_events = n_runs = 0
+    keys = values = headers = names = header_bytes = 0
+    key_nulls = value_nulls = bare = 0
+    last_topic, last_partition, last_offset = 0, -1, -1
+    i = first
+    while i < count:
+        message = pointers[i]
+        topic, p, o = load_i64(message + 8), load_i32(message + 16), load_i64(message + 56)
+        if load_i32(message) != 0:
+            events[n_events] = i
+            event_rows[n_events] = rows
+            n_events += 1
+            last_partition = -1
+            i += 1
+            continue
+        key_size = load_i64(message + 48) if load_i64(message + 40) != 0 else 0
+        value_size = load_i64(message + 32) if load_i64(message + 24) != 0 else 0
+        own = own_names = own_bytes = 0
+        if call_i32_2(calls[1], message, at) == 0:
+            found = load_i64(at)
+            own = call_i64_1(calls[2], found)
+            for j in range(own):
+                call_i32_5(calls[3], found, j, at + 8, at + 16, at + 24)
+                own_names += _length(scratch[1])
+                own_bytes += scratch[3] if scratch[2] != 0 else 0
+        full = max(keys + key_size, values + value_size, names + own_names, header_bytes + own_bytes) > most
+        if full and rows > 0:
+            break
+        if key_size == 0 and load_i64(message + 40) == 0:
+            key_nulls += 1
+        if load_i64(message + 24) == 0:
+            value_nulls += 1
+        if own == 0:
+            bare += 1
+        keys += key_size
+        values += value_size
+        headers += own
+        names += own_names
+        header_bytes += own_bytes
+        if topic != last_topic or p != last_partition or o <= last_offset:
+            runs[n_runs] = rows
+            run_topics[n_runs] = topic
+            n_runs += 1
+        last_topic, last_partition, last_offset = topic, p, o
+        partition[rows] = p
+        offset[rows] = o
+        time[rows] = call_i64_2(calls[0], message, at) * 1000
+        kind[rows] = load_i32(at) - 1
+        key_ends[rows + 1] = keys
+        value_ends[rows + 1] = values
+        list_ends[rows + 1] = headers
+        rows += 1
+        i += 1
+    key_ends[0] = value_ends[0] = list_ends[0] = 0
+    totals[ROWS], totals[EVENTS], totals[RUNS], totals[KEY_BYTES], totals[VALUE_BYTES] = (
+        rows,
+        n_events,
+        n_runs,
+        keys,
+        values,
+    )
+    totals[HEADERS], totals[NAME_BYTES], totals[HEADER_BYTES] = headers, names, header_bytes
+    totals[KEY_NULLS], totals[VALUE_NULLS], totals[BARE], totals[STOP] = key_nulls, value_nulls, bare, i
+
+
+@njit(cache=True, nogil=True)
+def copy(
+    pointers, first, stop, calls, scratch, at, keys, key_ends, key_valid, values, value_ends, value_valid,
+    list_ends, list_valid, names, name_ends, data, data_ends, data_valid,
+):  # fmt: skip
+    """Copy the variable-width columns. A validity map of length 0 is not wanted: nothing is null there."""
+    row = header = 0
+    name_at = data_at = 0
+    for i in range(first, stop):
+        message = pointers[i]
+        if load_i32(message) != 0:
+            continue
+        key, value = load_i64(message + 40), load_i64(message + 24)
+        bit = np.uint8(1 << (row & 7))
+        if key != 0:
+            copy_bytes(keys + key_ends[row], key, np.int64(key_ends[row + 1] - key_ends[row]))
+            if len(key_valid):
+                key_valid[row >> 3] |= bit
+        if value != 0:
+            copy_bytes(values + value_ends[row], value, np.int64(value_ends[row + 1] - value_ends[row]))
+            if len(value_valid):
+                value_valid[row >> 3] |= bit
+        own = list_ends[row + 1] - list_ends[row]
+        if own:
+            list_valid[row >> 3] |= bit
+            call_i32_2(calls[1], message, at)
+            found = load_i64(at)
+            for j in range(own):
+                call_i32_5(calls[3], found, j, at + 8, at + 16, at + 24)
+                size = _length(scratch[1])
+                copy_bytes(names + name_at, scratch[1], np.int64(size))
+                name_at += size
+                if scratch[2] != 0:
+                    copy_bytes(data + data_at, scratch[2], scratch[3])
+                    data_at += scratch[3]
+                    data_valid[header >> 3] |= np.uint8(1 << (header & 7))
+                header += 1
+                name_ends[header] = name_at
+                data_ends[header] = data_at
+        row += 1
+
+
+@njit(cache=True, nogil=True)
+def destroy(pointers, first, stop, function):
+    """Give messages back to the library."""
+    for i in range(first, stop):
+        call_void_1(function, pointers[i])
+
+
+@njit(cache=True)
+def load_words(message):
+    """(topic handle, partition, offset) of a message."""
+    return load_i64(message + 8), load_i32(message + 16), load_i64(message + 56)
+
+
+@njit(cache=True)
+def load_code(message):
+    """The error code of a message."""
+    return load_i32(message)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _murmur2(at, length):
+    """`murmur2(bytes) & 0x7fffffff` of the `length` bytes at an address, as Java's Utils.murmur2 has it."""
+    m = np.uint32(0x5BD1E995)
+    h = np.uint32(np.uint32(0x9747B28C) ^ np.uint32(length))
+    for _ in range(length >> 2):
+        k = np.uint32(load_u32_unaligned(at) * m)
+        k = np.uint32(k ^ (k >> np.uint32(24)))
+        h = np.uint32(np.uint32(h * m) ^ np.uint32(k * m))
+        at += 4
+    left = length & 3
+    if left == 3:
+        h = np.uint32(h ^ (np.uint32(load_u8(at + 2)) << np.uint32(16)))
+    if left >= 2:
+        h = np.uint32(h ^ (np.uint32(load_u8(at + 1)) << np.uint32(8)))
+    if left >= 1:
+        h = np.uint32(np.uint32(h ^ np.uint32(load_u8(at))) * m)
+    h = np.uint32(np.uint32(h ^ (h >> np.uint32(13))) * m)
+    h = np.uint32(h ^ (h >> np.uint32(15)))
+    return np.int64(h & np.uint32(0x7FFFFFFF))
+
+
+@njit(cache=True, nogil=True)
+def _valid(bits, row):
+    return len(bits) == 0 or (bits[row >> 3] >> np.uint8(row & 7)) & np.uint8(1) != 0
+
+
+@njit(cache=True, nogil=True)
+def hashes(data, ends, bits, first, out):
+    for i in range(len(out)):
+        row = first + i
+        start = np.int64(ends[row])
+        out[i] = _murmur2(data + start, np.int64(ends[row + 1]) - start) if _valid(bits, row) else -1
+
+
+@njit(cache=True, nogil=True)
+def homes(data, ends, bits, first, low, split, out):
+    # A modulus is a division, the dearest instruction here: powers of two take a mask.
+    mask = low - 1
+    binary = low & mask == 0
+    for i in range(len(out)):
+        row = first + i
+        if not _valid(bits, row):
+            out[i] = -1
+            continue
+        start = np.int64(ends[row])
+        h = _murmur2(data + start, np.int64(ends[row + 1]) - start)
+        home = h & mask if binary else h % low
+        if home < split:
+            home = h & (2 * low - 1) if binary else h % (2 * low)
+        out[i] = home
