@@ -236,6 +236,25 @@ class OrderedConsumer:
         """As confluent_kafka.Consumer.memberid."""
         return self._raw.memberid()
 
+    def key_epoch(self, topic: str, key: bytes, partition: int, offset: int) -> int:
+        """The epoch in which the key of the record at this place came to that partition; 0 if it never moved.
+
+        (key_epoch, offset) is a version: it grows along the records of one key, across partitions.
+        """
+        return self._members.view(topic).routing.entered(key, partition, offset)
+
+    def may_have(self, topic: str, key: bytes, partition: int) -> bool:
+        """Whether the next record of a key would be delivered here: its home is owned and behind no closed gate.
+
+        partition: where the key was seen last, which counts while the topic's layout has never changed.
+        """
+        view = self._members.view(topic)
+        home = view.routing.of(key).home if view.managed and len(view.timeline.epochs) > 1 else partition
+        owned = self._members.owned.get((topic, home))
+        if owned is None or not owned.started or not self._gates.current(topic):
+            return False
+        return not any(gate.topic == topic and gate.partition == home for gate in self.gates())
+
     @property
     def strays(self) -> int:
         """Records found so far that were written against the timeline, by late or foreign writers.

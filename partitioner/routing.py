@@ -160,6 +160,16 @@ class Routing:
         first = route.moves[0].origin if route.moves else route.home
         return self.timeline.epochs[0].number if partition == first else None
 
+    def entered(self, key: bytes, partition: int, offset: int) -> int:
+        """The epoch in which `key` came to `partition`, as of the record at `offset`; 0 if it was there from the start.
+
+        (entered, offset) grows along the records of one key whatever their partitions, which offsets alone do not.
+        """
+        for move in reversed(self.of(key).moves):
+            if move.home == partition and self._epochs[move.epoch].begins[partition] <= offset:
+                return move.epoch
+        return 0
+
     def is_stray(self, key: bytes, partition: int, offset: int) -> bool:
         """Whether a record of `key` at this place was written against the timeline (late or foreign writer).
 

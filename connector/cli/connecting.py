@@ -171,7 +171,7 @@ def _settings(bootstrap_server: str, file: Path | None, properties: Mapping[str,
         from_file = read_properties(file.read_text(encoding="utf-8")) if file is not None else {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("--command-config", f"{file} cannot be read ({type(error).__name__})", "check it") from None
-    given = _from_java({**from_file, **properties})
+    given = from_java({**from_file, **properties})
     connecting = connection_of(given)
     ignored = sorted(name for name in given if name not in connecting)
     if ignored:
@@ -182,7 +182,7 @@ def _settings(bootstrap_server: str, file: Path | None, properties: Mapping[str,
     return settings
 
 
-def _from_java(given: Mapping[str, str]) -> dict[str, str]:
+def from_java(given: Mapping[str, str]) -> dict[str, str]:
     """Settings as Java's tools spell them, in the client library's words. Raises ConfigError for those without any."""
     settings = dict(given)
     for name, fix in _JAVA_ONLY.items():

@@ -22,6 +22,7 @@ from .output import emit_json, error_document, wants_json
 COMMANDS = {
     "change": "connector.cli.change:change",
     "bench": "connector.cli.bench:bench",
+    "connect": "connector.cli.connect:connect",
     "controller": "connector.cli.controller:controller",
     "demo": "connector.cli.demo:demo",
     "doctor": "connector.cli.doctor:doctor",

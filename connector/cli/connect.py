@@ -1,0 +1,188 @@
+"""`keyorder connect`: workers of the Connect-style runtime, and what can be asked of a running one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...partitioner.errors import BrokerUnreachableError, ConfigError, PeerError, UsageError
+from .. import clock
+from .connecting import read_properties
+from .controller import stopped_by_signals
+from .output import emit, emit_json, output_option
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_LOOK = 0.5
+
+
+@click.group()
+def connect() -> None:
+    """Connectors between Kafka and other systems, which keep every key in order."""
+
+
+@connect.command()
+@click.argument("worker", type=_FILE)
+@click.argument("connectors", type=_FILE, nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Check all settings, start nothing.")
+@output_option
+def standalone(worker: Path, connectors: Sequence[Path], dry_run: bool, output: str) -> None:
+    """Run one worker by itself, until SIGTERM or SIGINT.
+
+    WORKER and CONNECTORS are properties files (or, for connectors, JSON) as Kafka Connect's. Source offsets are kept in
+    the file offset.storage.file.filename.
+    """
+    configs = [_connector(path) for path in connectors]
+
+    def begin(process: Any) -> None:
+        for config in configs:
+            process.operations.put_config(config["name"], config)
+
+    _run(worker, False, begin, dry_run, output, configs)
+
+
+@connect.command()
+@click.argument("worker", type=_FILE)
+@click.option("--dry-run", is_flag=True, help="Check all settings, start nothing.")
+@output_option
+def distributed(worker: Path, dry_run: bool, output: str) -> None:
+    """Run one worker of a group, until SIGTERM or SIGINT. Connectors are made by its REST.
+
+    WORKER is a properties file as Kafka Connect's.
+    """
+    _run(worker, True, lambda process: None, dry_run, output, [])
+
+
+@connect.command()
+@click.option("--url", default="http://localhost:8083", show_default=True, help="The REST of any worker.")
+@click.option("--token-file", type=_FILE, default=None, help="A file that holds the worker's rest.token.")
+@click.option("--connector", required=True, help="The sink connector.")
+@output_option
+def parked(url: str, token_file: Path | None, connector: str, output: str) -> None:
+    """List the keys that a sink connector has parked after a failed record."""
+    document = _ask("GET", f"{url.rstrip('/')}/connectors/{connector}/parked", token_file)
+    rows = [[e["topic"], e["key"], e["partition"], e["reason"]] for e in document["parked"]]
+    emit(output, document, ("TOPIC", "KEY", "PARTITION", "REASON"), rows)
+
+
+@connect.command()
+@click.option("--url", default="http://localhost:8083", show_default=True, help="The REST of any worker.")
+@click.option("--token-file", type=_FILE, default=None, help="A file that holds the worker's rest.token.")
+@click.option("--connector", required=True, help="The sink connector.")
+@click.option("--topic", required=True, help="The topic of the key.")
+@click.option("--key", required=True, help="The key, as `parked` lists it.")
+@click.option("--encoding", type=click.Choice(["base64"]), default=None, help="If the key is not text.")
+@click.option(
+    "--mode",
+    type=click.Choice(["replay", "skip", "discard"]),
+    default="replay",
+    show_default=True,
+    help="Deliver all parked records first, all but the failed one, or none.",
+)
+@click.option("--dry-run", is_flag=True, help="Say whether the key is parked, release nothing.")
+@output_option
+def release(
+    url: str,
+    token_file: Path | None,
+    connector: str,
+    topic: str,
+    key: str,
+    encoding: str | None,
+    mode: str,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Let a parked key go on, in order."""
+    base = f"{url.rstrip('/')}/connectors/{connector}/parked"
+    if dry_run:
+        listed = _ask("GET", base, token_file)["parked"]
+        found = [e for e in listed if (e["topic"], e["key"]) == (topic, key)]
+        if not found:
+            raise UsageError(f"connector {connector!r} has not parked that key of topic {topic!r}")
+        answer = found[0]
+    else:
+        body = {"topic": topic, "key": key, "mode": mode, **({} if encoding is None else {"encoding": encoding})}
+        answer = _ask("POST", f"{base}/release", token_file, body)
+    document = {**answer, "connector": connector, "mode": mode, "dry_run": dry_run}
+    emit(output, document, ("TOPIC", "KEY", "MODE"), [[topic, key, mode]])
+
+
+def _run(
+    worker: Path, in_group: bool, begin: Callable[[Any], None], dry_run: bool, output: str, configs: Sequence[Any]
+) -> None:
+    # Loaded here: the libraries of the REST come with the extra `connect` alone.
+    try:
+        from ..connect.rest.process import WorkerProcess
+        from ..connect.rest.security import listener_of
+        from ..connect.runtime.launch import Parts
+    except ImportError as error:
+        raise ConfigError("connect", f"{error.name} is not installed", "pip install 'keyorder[connect]'") from error
+    settings = _properties(worker)
+    if dry_run:
+        listener_of(Parts.of(settings, in_group).parsed)
+        emit_json({"dry_run": True, "connectors": [config["name"] for config in configs]})
+        return
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING
+    )
+    logging.getLogger("keyorder").setLevel(logging.INFO)
+    logging.getLogger("keyorder.librdkafka").setLevel(logging.ERROR)
+    with stopped_by_signals() as stop, WorkerProcess(settings, in_group) as process:
+        begin(process)
+        _tell(output, "started", url=process.url, worker=process.operations.herder.worker_id)
+        while not stop.wait(_LOOK):
+            process.check()
+    _tell(output, "stopped")
+
+
+def _tell(output: str, event: str, **facts: str) -> None:
+    if output == "json":
+        click.echo(json.dumps({"event": event, **facts, "at_ms": clock.wall_ms()}))
+    else:
+        click.echo("  ".join([event, *(f"{name}: {value}" for name, value in facts.items() if value)]))
+
+
+def _properties(path: Path) -> dict[str, str]:
+    try:
+        return read_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"cannot be read ({type(error).__name__})", "check it") from None
+
+
+def _connector(path: Path) -> dict[str, str]:
+    """A connector's file: properties, or JSON as POST /connectors or PUT config take it."""
+    if path.suffix == ".json":
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            config = {"name": document["name"], **document["config"]} if "config" in document else document
+            found = {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in config.items()}
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise ConfigError(str(path), f"no connector's JSON ({type(error).__name__})", "check it") from None
+    else:
+        found = _properties(path)
+    if not found.get("name"):
+        raise ConfigError("name", f"{path} has none", "name the connector")
+    return found
+
+
+def _ask(method: str, url: str, token_file: Path | None, body: Any = None) -> dict[str, Any]:
+    import requests
+
+    headers = {}
+    if token_file is not None:
+        headers["Authorization"] = f"Bearer {token_file.read_text(encoding='utf-8').strip()}"
+    try:
+        answer = requests.request(method, url, json=body, headers=headers, timeout=30)
+        document: dict[str, Any] = answer.json()
+    except requests.RequestException as error:
+        raise BrokerUnreachableError(url, f"no worker answers: {type(error).__name__}") from error
+    if answer.status_code in (400, 404):
+        raise UsageError(document["message"])
+    if not answer.ok:
+        raise PeerError(f"{answer.status_code}: {document.get('message')}")
+    return document

@@ -1,0 +1,1 @@
+"""What a plugin is made of: connectors, tasks, records, schemas, errors."""

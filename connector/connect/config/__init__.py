@@ -1,0 +1,1 @@
+"""Settings: ConfigDef, validators, the documents made of them, config providers."""

@@ -1,0 +1,124 @@
+"""Config providers: `${provider:path:key}` is stored as it stands and resolved in the worker, never echoed (KIP-297).
+
+`env` reads the environment, `file` a properties file, `directory` one file per key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+
+from ....partitioner.errors import ConfigError
+from ...cli.connecting import is_secret, read_properties
+from .configdef import HIDDEN
+
+_PLACEHOLDER = re.compile(r"\$\{([^:}]+):(?:([^:}]*):)?([^:}]*)\}")
+
+
+class ConfigProvider(ABC):
+    """Gives the values of one kind of placeholder."""
+
+    def __init__(self, params: Mapping[str, str]) -> None:
+        self._params = params
+
+    @abstractmethod
+    def get(self, path: str, key: str) -> str:
+        """The value. Raises ConfigError."""
+
+    def _allowed(self, path: str) -> Path:
+        """The path, if `allowed.paths` lets it; links are followed before the comparison."""
+        wanted = Path(path).resolve()
+        allowed = [Path(p.strip()).resolve() for p in self._params.get("allowed.paths", "").split(",") if p.strip()]
+        if allowed and not any(wanted == p or p in wanted.parents for p in allowed):
+            raise ConfigError("allowed.paths", f"{path} lies outside", "name a file below one of the allowed paths")
+        return wanted
+
+
+class EnvVarConfigProvider(ConfigProvider):
+    """`${env:NAME}`; `allowlist.pattern` says which names may be read."""
+
+    def get(self, path: str, key: str) -> str:
+        if not re.fullmatch(self._params.get("allowlist.pattern", ".*"), key):
+            raise ConfigError("allowlist.pattern", f"{key} does not match", "use a variable that is allowed")
+        if key not in os.environ:
+            raise ConfigError(f"${{env:{key}}}", "the variable is not set", "set it where the worker starts")
+        return os.environ[key]
+
+
+class FileConfigProvider(ConfigProvider):
+    """`${file:/path/of.properties:key}`; `allowed.paths` bounds what may be read."""
+
+    def get(self, path: str, key: str) -> str:
+        try:
+            found = read_properties(self._allowed(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"${{file:{path}:{key}}}", f"cannot be read ({type(error).__name__})", "check it"
+            ) from None
+        if key not in found:
+            raise ConfigError(f"${{file:{path}:{key}}}", "the file has no such key", "add it")
+        return found[key]
+
+
+class DirectoryConfigProvider(ConfigProvider):
+    """`${directory:/path:file}`: the whole text of a file, as secrets are mounted in containers."""
+
+    def get(self, path: str, key: str) -> str:
+        try:
+            if Path(key).name != key:
+                raise OSError
+            return self._allowed(str(Path(path) / key)).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"${{directory:{path}:{key}}}", f"cannot be read ({type(error).__name__})", "check it"
+            ) from None
+
+
+PROVIDERS: dict[str, type[ConfigProvider]] = {
+    kind.__name__: kind for kind in (EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider)
+}
+
+
+class Resolver:
+    """Resolves placeholders, and remembers what must not be shown."""
+
+    def __init__(self, worker_config: Mapping[str, str]) -> None:
+        self._providers: dict[str, ConfigProvider] = {}
+        self._secrets: set[str] = set()
+        for name in [n.strip() for n in worker_config.get("config.providers", "").split(",") if n.strip()]:
+            prefix = f"config.providers.{name}."
+            kind = worker_config.get(f"{prefix}class", "").rpartition(".")[2]
+            if kind not in PROVIDERS:
+                raise ConfigError(f"{prefix}class", f"{kind!r} is no provider", f"use one of {', '.join(PROVIDERS)}")
+            start = f"{prefix}param."
+            params = {k.removeprefix(start): v for k, v in worker_config.items() if k.startswith(start)}
+            self._providers[name] = PROVIDERS[kind](params)
+
+    def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
+        """The settings with every placeholder of a configured provider replaced. Raises ConfigError."""
+        return {name: self._one(str(value)) for name, value in config.items()}
+
+    def keep_secret(self, config: Mapping[str, str]) -> None:
+        """Remember values whose names say that they are secrets, so that `redact` hides them."""
+        self._secrets.update(v for k, v in config.items() if is_secret(k) and len(v) > 3 and not _PLACEHOLDER.search(v))
+
+    def redact(self, text: str) -> str:
+        """Text that may be shown: every value that came from a provider is hidden."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def _one(self, text: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            provider = self._providers.get(match[1])
+            if provider is None:
+                return match[0]
+            value = provider.get(match[2] or "", match[3])
+            if value:
+                self._secrets.add(value)
+            return value
+
+        return _PLACEHOLDER.sub(replace, text)

@@ -1,0 +1,1 @@
+"""The built-in connectors: each is an example to copy."""

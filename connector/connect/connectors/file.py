@@ -1,0 +1,167 @@
+"""Lines of a file to a topic and back (Kafka Connect's FileStream connectors): the smallest complete example."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..api.connector import Config, SinkConnector, SourceConnector
+from ..api.errors import BadRequestError, ConnectError, OffsetsRefusedError
+from ..api.records import SinkRecord, SourceRecord
+from ..api.schema import STRING
+from ..api.task import Place, SinkTask, SourceTask
+from ..config.configdef import ConfigDef, Importance, Type
+from ..config.validators import NonEmptyString, Range
+
+
+class FileStreamSourceConnector(SourceConnector):
+    """Each line of a file, as it grows, becomes a record. With a delimiter, what stands before it is the key."""
+
+    version = "1"
+
+    @classmethod
+    def config(cls) -> ConfigDef:
+        return (
+            ConfigDef()
+            .define(
+                "file", Type.STRING, importance=Importance.HIGH, documentation="The file.", validator=NonEmptyString()
+            )
+            .define(
+                "topic", Type.STRING, importance=Importance.HIGH, documentation="The topic.", validator=NonEmptyString()
+            )
+            .define("key.delimiter", Type.STRING, None, Importance.LOW, "Between key and value in a line.")
+            .define("batch.size", Type.INT, 2000, Importance.LOW, "Lines per poll.", validator=Range(1))
+        )
+
+    @classmethod
+    def task_class(cls) -> type[SourceTask]:
+        return FileStreamSourceTask
+
+    def start(self, config: Config) -> None:
+        self._config = config
+
+    def task_configs(self, max_tasks: int) -> list[Config]:
+        return [self._config]
+
+    def exactly_once_support(self, config: Config) -> bool:
+        return True
+
+    def alter_offsets(
+        self,
+        config: Config,
+        before: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+        after: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    ) -> None:
+        now = next(
+            (offset["position"] for partition, offset in before if partition.get("filename") == config["file"]), 0
+        )
+        for partition, offset in after:
+            if set(partition) != {"filename"} or (offset is not None and not isinstance(offset.get("position"), int)):
+                raise BadRequestError(
+                    'an offset has the form {"partition": {"filename": F}, "offset": {"position": N}}'
+                )
+            if offset is not None and offset["position"] < now:
+                raise OffsetsRefusedError(
+                    f"going back from {now} to {offset['position']} would write old lines after newer ones of their keys: "
+                    "DELETE the offsets to write the whole file again"
+                )
+
+
+class FileStreamSourceTask(SourceTask):
+    """Reads whole lines only: one without its newline is still being written."""
+
+    def start(self, config: Config) -> None:
+        parsed = FileStreamSourceConnector.config().parse(config)
+        self._path, self._topic = Path(parsed["file"]), parsed["topic"]
+        self._delimiter, self._batch = parsed["key.delimiter"], parsed["batch.size"]
+        self._partition = {"filename": parsed["file"]}
+        stored = self.context.offset_storage_reader.offset(self._partition)
+        self._position = 0 if stored is None else int(stored["position"])
+
+    def poll(self) -> list[SourceRecord] | None:
+        records: list[SourceRecord] = []
+        try:
+            with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < self._position:
+                    raise ConnectError(f"{self._path} is shorter than it was: it must only grow")
+                file.seek(self._position)
+                while len(records) < self._batch and (line := file.readline()).endswith(b"\n"):
+                    self._position = file.tell()
+                    records.append(self._record(line[:-1].decode(errors="replace")))
+        except FileNotFoundError:
+            pass  # it may come
+        if not records:
+            self.context.wait(0.2)
+        return records
+
+    def _record(self, line: str) -> SourceRecord:
+        key, value = None, line
+        if self._delimiter and self._delimiter in line:
+            key, _, value = line.partition(self._delimiter)
+        return SourceRecord(
+            topic=self._topic,
+            key=key,
+            key_schema=None if key is None else STRING,
+            value=value,
+            value_schema=STRING,
+            source_partition=self._partition,
+            source_offset={"position": self._position},
+        )
+
+
+class FileStreamSinkConnector(SinkConnector):
+    """Each record becomes a line of a file. One task: a file has one end."""
+
+    version = "1"
+
+    @classmethod
+    def config(cls) -> ConfigDef:
+        return (
+            ConfigDef()
+            .define(
+                "file", Type.STRING, importance=Importance.HIGH, documentation="The file.", validator=NonEmptyString()
+            )
+            .define(
+                "key.delimiter", Type.STRING, None, Importance.LOW, "Write the key before the value, and this between."
+            )
+        )
+
+    @classmethod
+    def task_class(cls) -> type[SinkTask]:
+        return FileStreamSinkTask
+
+    def start(self, config: Config) -> None:
+        self._config = config
+
+    def task_configs(self, max_tasks: int) -> list[Config]:
+        return [self._config]
+
+
+class FileStreamSinkTask(SinkTask):
+    """Appends at put, makes durable at flush. At least once: after a crash lines since the last flush come again."""
+
+    def start(self, config: Config) -> None:
+        parsed = FileStreamSinkConnector.config().parse(config)
+        self._delimiter = parsed["key.delimiter"]
+        try:
+            self._file = Path(parsed["file"]).open("a", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise ConnectError(f"{parsed['file']} cannot be written: {error.strerror}") from error
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        for record in records:
+            key = f"{_text(record.key)}{self._delimiter}" if self._delimiter else ""
+            self._file.write(f"{key}{_text(record.value)}\n")
+
+    def flush(self, offsets: Mapping[Place, int]) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def stop(self) -> None:
+        self._file.close()
+
+
+def _text(data: Any) -> str:
+    return data.decode(errors="replace") if isinstance(data, bytes) else "" if data is None else str(data)

@@ -1,0 +1,1 @@
+"""Between the bytes in Kafka and the data that connectors see."""

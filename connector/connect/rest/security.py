@@ -1,0 +1,85 @@
+"""Who may reach the REST: loopback as it is; any other address only with TLS or a token."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ....partitioner.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Where the REST listens. token: what every request must carry as `Authorization: Bearer`."""
+
+    host: str
+    port: int
+    certificate: str | None = None
+    key: str | None = None
+    token: str | None = None
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return "http" if self.certificate is None else "https"
+
+
+def listener_of(parsed: Mapping[str, Any]) -> Listener | None:
+    """The listener of a worker's settings; None for no REST. Raises ConfigError where it would be open to anybody."""
+    words = parsed["listeners"]
+    if not words:
+        return None
+    if len(words) > 1:
+        raise ConfigError("listeners", f"{len(words)} addresses", "give one")
+    parts = urlsplit(words[0] if "://" in words[0] else f"http://{words[0]}")
+    try:
+        port = 8083 if parts.port is None else parts.port
+    except ValueError:
+        raise ConfigError("listeners", repr(words[0]), "write http://host:port") from None
+    if parts.scheme.lower() not in ("http", "https"):
+        raise ConfigError("listeners", f"the protocol {parts.scheme!r}", "use http or https")
+    host = parts.hostname or ""
+    token = parsed["rest.token"].value if parsed["rest.token"] is not None else None
+    if token is not None and len(token) < 8:
+        raise ConfigError("rest.token", "it is shorter than 8 characters", "use a long random one")
+    secure = parts.scheme.lower() == "https"
+    files = parsed["rest.ssl.certificate.location"], parsed["rest.ssl.key.location"]
+    if secure:
+        for name, file in zip(("rest.ssl.certificate.location", "rest.ssl.key.location"), files, strict=True):
+            if not file or not Path(file).is_file():
+                raise ConfigError(name, "an https:// listener needs it, and it is no file", "name a PEM file")
+    if not secure and token is None and not is_loopback(host):
+        raise ConfigError(
+            "listeners",
+            f"{words[0]} could be used by anybody who reaches it",
+            "listen on localhost, use https://, or set rest.token",
+        )
+    return Listener(host, port, files[0] if secure else None, files[1] if secure else None, token)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own only. A name counts if all its addresses do."""
+    if not host:
+        return False
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return bool(found) and all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in found)
+
+
+def allowed(header: str | None, token: str | None) -> bool:
+    """Whether a request's Authorization header carries the token."""
+    if token is None:
+        return True
+    return hmac.compare_digest((header or "").encode(), f"Bearer {token}".encode())

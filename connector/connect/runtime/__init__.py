@@ -1,0 +1,1 @@
+"""The worker: runs tasks, alone or with others, and keeps order while it does."""

@@ -1,0 +1,113 @@
+"""The dead letter queue of a sink: the record as it was read, with what happened to it in headers (KIP-298)."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from ....partitioner.errors import BrokerUnreachableError
+from ...config import connection_of
+from ...kafka_errors import translate
+from ...messages import offset_of, place_of
+from .kafka_log import make_topic
+from .metrics import TaskMetrics
+from .tolerance import FailedOperation
+
+PREFIX = "__connect.errors."
+
+
+class DeadLetters:
+    """Writes failed records. What was handed over is durable when `flush` has returned."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        replication: int,
+        context: bool,
+        names: tuple[str, int],
+        metrics: TaskMetrics,
+        redact: Callable[[str], str],
+    ) -> None:
+        self.topic, self._context, self._metrics, self._redact = topic, context, metrics, redact
+        self._connector, self._task = names
+        self._servers = str(config.get("bootstrap.servers"))
+        own = connection_of(config)
+        make_topic(AdminClient(own), self._servers, topic, 1, replication, {})
+        self._producer = Producer({**own, "enable.idempotence": True, "partitioner": "murmur2_random"})
+        self._failure: KafkaError | None = None
+
+    def send(self, message: Message, failure: FailedOperation | None) -> None:
+        """Queue one record; failure None: it follows a parked key. Raises as `flush` if an earlier one failed."""
+        self._raise()
+        headers: list[Any] = [pair for pair in message.headers() or [] if not pair[0].startswith(PREFIX)]
+        if self._context:
+            headers += [(PREFIX + name, value) for name, value in self._facts(message, failure)]
+        while True:
+            try:
+                self._producer.produce(
+                    self.topic,
+                    message.value(),
+                    message.key(),
+                    headers=headers,
+                    timestamp=max(message.timestamp()[1], 0),
+                    on_delivery=self._delivered,
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._metrics.add("deadletterqueue_produce_requests")
+
+    def send_and_locate(self, message: Message, failure: FailedOperation) -> tuple[int, int]:
+        """Write one record, wait, and say where it lies."""
+        self._place: tuple[int, int] | None = None
+        self.flush()
+        self.send(message, failure)
+        self.flush()
+        assert self._place is not None
+        return self._place
+
+    def flush(self, timeout: float = 30.0) -> None:
+        """Wait until all is written. Raises the translated error of a record that was not taken."""
+        left = self._producer.flush(timeout)
+        self._raise()
+        if left:
+            raise BrokerUnreachableError(self._servers, f"write to the dead letter queue {self.topic}")
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failure = self._failure or error
+            self._metrics.add("deadletterqueue_produce_failures")
+        else:
+            self._place = (place_of(message)[1], offset_of(message))
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            raise translate(self._failure, "write to the dead letter queue", f"topic {self.topic}", self._servers)
+
+    def _facts(self, message: Message, failure: FailedOperation | None) -> list[tuple[str, bytes | None]]:
+        topic, partition = place_of(message)
+        facts: list[tuple[str, str | None]] = [
+            ("topic", topic),
+            ("partition", str(partition)),
+            ("offset", str(offset_of(message))),
+            ("connector.name", self._connector),
+            ("task.id", str(self._task)),
+        ]
+        if failure is None:
+            facts.append(("stage", "PARKED"))
+        else:
+            error = failure.error
+            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            facts += [
+                ("stage", failure.stage.value),
+                ("class.name", failure.executing),
+                ("exception.class.name", f"{type(error).__module__}.{type(error).__qualname__}"),
+                ("exception.message", self._redact(str(error))),
+                ("exception.stacktrace", self._redact(trace)),
+            ]
+        return [(name, None if value is None else value.encode()) for name, value in facts]

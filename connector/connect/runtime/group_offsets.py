@@ -1,0 +1,134 @@
+"""The offsets of a sink connector: those of its consumer group, changed only where each key's order stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ....partitioner.gate import Gates
+from ....partitioner.starts import flushed_epoch, metadata_of
+from ....partitioner.timeline import Timeline
+from ...admin import TopicAdmin
+from ...config import connection_of
+from ...kafka_errors import translate
+from ...log_offsets import LogOffsets
+from ..api.errors import BadRequestError, OffsetsRefusedError
+from .clients import consumer_config, group_of
+
+_TIMEOUT = 15.0
+_SHAPE = '{"partition": {"kafka_topic": T, "kafka_partition": P}, "offset": {"kafka_offset": O}}'
+
+
+class GroupOffsets:
+    """Reads and changes the offsets of a stopped sink connector."""
+
+    def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], name: str) -> None:
+        self._config = connection_of(consumer_config(worker, connector, name, 0))
+        self._group, self._connector = group_of(name), connector
+        self._admin = AdminClient(self._config)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Connect's shape: [{"partition": {"kafka_topic", "kafka_partition"}, "offset": {"kafka_offset"}}]."""
+        return [
+            {"partition": {"kafka_topic": t, "kafka_partition": p}, "offset": {"kafka_offset": offset}}
+            for (t, p), offset in sorted(self._committed().items())
+        ]
+
+    def alter(self, pairs: Sequence[tuple[dict[str, Any], Any]]) -> None:
+        """Set offsets, all or none. Raises BadRequestError, OffsetsRefusedError; nothing is changed then."""
+        wanted = dict(self._parsed(partition, offset) for partition, offset in pairs)
+        after = {**self._committed(), **wanted}
+        timelines = {topic: TopicAdmin(self._config).managed(topic) for topic in {t for t, _ in wanted}}
+        self._check_ends(wanted)
+        for topic, timeline in timelines.items():
+            if timeline is not None:
+                check_order(timeline, {p: offset for (t, p), offset in after.items() if t == topic})
+        places = []
+        for (topic, partition), offset in wanted.items():
+            timeline = timelines[topic]
+            epoch = 0 if timeline is None else flushed_epoch(timeline, partition, offset)
+            places.append(TopicPartition(topic, partition, offset, metadata_of(epoch)))
+        request = [ConsumerGroupTopicPartitions(self._group, places)]
+        try:
+            self._done(lambda: self._admin.alter_consumer_group_offsets(request)[self._group].result(_TIMEOUT))
+        except KafkaException as raised:
+            raise translate(raised.args[0], "set the offsets of", f"group {self._group}") from raised
+
+    def reset(self) -> None:
+        """Forget all offsets, so that the group begins anew: each key's whole history again, in order."""
+        found = self._admin.delete_consumer_groups([self._group], request_timeout=_TIMEOUT)[self._group]
+        try:
+            self._done(lambda: found.result(_TIMEOUT))
+        except KafkaException as raised:
+            if raised.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise translate(raised.args[0], "delete", f"group {self._group}") from raised
+
+    def _committed(self) -> dict[tuple[str, int], int]:
+        request = [ConsumerGroupTopicPartitions(self._group)]
+        try:
+            found = self._admin.list_consumer_group_offsets(request)[self._group].result(_TIMEOUT)
+        except KafkaException as raised:
+            if raised.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise translate(raised.args[0], "read the offsets of", f"group {self._group}") from raised
+        return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.offset >= 0}
+
+    def _parsed(self, partition: dict[str, Any], offset: Any) -> tuple[tuple[str, int], int]:
+        try:
+            topic, number = partition["kafka_topic"], int(partition["kafka_partition"])
+            if offset is None:
+                raise BadRequestError(
+                    "an offset cannot be forgotten for single partitions of a sink: give the offset to go on from, or DELETE all"
+                )
+            value = int(offset["kafka_offset"])
+        except (KeyError, TypeError, ValueError):
+            raise BadRequestError(f"a sink's offset has the form {_SHAPE}") from None
+        if not isinstance(topic, str) or number < 0 or value < 0:
+            raise BadRequestError(f"a sink's offset has the form {_SHAPE}, numbers not negative")
+        topics = [t.strip() for t in self._connector.get("topics", "").split(",") if t.strip()]
+        regex = self._connector.get("topics.regex")
+        if not (topic in topics or (regex and re.fullmatch(regex, topic))):
+            raise BadRequestError(f"topic {topic!r} is none of this connector's")
+        return (topic, number), value
+
+    def _check_ends(self, wanted: Mapping[tuple[str, int], int]) -> None:
+        offsets = LogOffsets(self._config)
+        try:
+            for place, end in offsets.high_watermarks(wanted).items():
+                if wanted[place] > end:
+                    raise BadRequestError(f"{place[0]}[{place[1]}] ends at {end}: it has no offset {wanted[place]}")
+        finally:
+            offsets.close()
+
+    def _done(self, call: Any) -> None:
+        try:
+            call()
+        except KafkaException as raised:
+            code = raised.args[0].code()
+            if code in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+                raise BadRequestError(
+                    "the connector's tasks have not left their group yet: try again in a moment"
+                ) from raised
+            raise
+
+
+def check_order(timeline: Timeline, offsets: Mapping[int, int]) -> None:
+    """Raise OffsetsRefusedError if a partition would be past a gate whose origin is not: keys that moved would be
+    delivered at their new home first, and their older records after them.
+    """
+    opened = Gates(timeline).open_now(lambda q: offsets.get(q, 0))
+    for gate in Gates(timeline).all():
+        at = offsets.get(gate.partition, 0)
+        if at > gate.begins and not opened.is_open(gate):
+            behind = [
+                f"{q} below {ends} (at {offsets.get(q, 0)})" for q, ends in gate.origins if offsets.get(q, 0) < ends
+            ]
+            raise OffsetsRefusedError(
+                f"offset {at} of {timeline.topic}[{gate.partition}] lies behind the gate of epoch {gate.epoch}, which needs "
+                f"partition {', '.join(behind) or 'its origins'}: older records of moved keys would come after newer ones. "
+                f"Set the origins to their cuts, or partition {gate.partition} to {gate.begins} at most"
+            )

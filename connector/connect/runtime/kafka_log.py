@@ -1,0 +1,163 @@
+"""A compacted topic as a table: written by key, read to its end (Kafka Connect's KafkaBasedLog)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from ....partitioner.errors import BrokerUnreachableError, ConfigError
+from ... import clock
+from ...config import connection_of
+from ...kafka_errors import translate, translated
+from ...log_offsets import LogOffsets
+from ...messages import offset_of, place_of
+from ...metadata import patiently, wait_for_partitions
+
+Update = Callable[[str, bytes | None], None]
+_TIMEOUT = 30.0
+
+
+class KafkaLog:
+    """One internal topic. `apply` is called with each record, in order, on the thread that calls `poll` or `read_to_end`.
+
+    Thread-safe for writing; one thread at a time reads.
+    """
+
+    def __init__(self, config: Mapping[str, Any], topic: str, partitions: int, replication: int, apply: Update) -> None:
+        self.topic = topic
+        self._config, self._apply = dict(connection_of(config)), apply
+        self._servers = str(config.get("bootstrap.servers"))
+        self._partitions, self._replication = partitions, replication
+        self._lock = threading.RLock()
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+        self._next: dict[tuple[str, int], int] = {}
+        self._offsets = LogOffsets(self._config)
+
+    def open(self) -> None:
+        """Make the topic if it is missing, check that it is compacted, begin to read. Raises ConfigError and kin."""
+        ensure_compacted(self._config, self._servers, self.topic, self._partitions, self._replication)
+        self._consumer = Consumer(
+            {
+                **self._config,
+                "group.id": "keyorder-connect-log",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 50,
+            }
+        )
+        with translated("describe", f"topic {self.topic}", self._servers):
+            count = len(self._consumer.list_topics(self.topic, timeout=_TIMEOUT).topics[self.topic].partitions)
+        self._next = {(self.topic, p): 0 for p in range(count)}
+        self._consumer.assign([TopicPartition(t, p, 0) for t, p in self._next])
+
+    def poll(self, timeout: float = 0.0) -> int:
+        """Apply what has arrived. Returns how many records that was."""
+        assert self._consumer is not None
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return 0
+        count = 0
+        for message in [first, *self._consumer.consume(500, 0)]:
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self._next[place_of(message)] = max(self._next[place_of(message)], offset_of(message))
+                    continue
+                failure = translate(error, "read", f"topic {self.topic}", self._servers)
+                if failure.retriable:
+                    continue
+                raise failure
+            self._next[place_of(message)] = offset_of(message) + 1
+            key = message.key()
+            if key is not None:
+                value = message.value()
+                text = key if isinstance(key, str) else key.decode()
+                self._apply(text, value.encode() if isinstance(value, str) else value)
+                count += 1
+        return count
+
+    def read_to_end(self, timeout: float = _TIMEOUT) -> None:
+        """Apply all that is committed now. Raises BrokerUnreachableError after `timeout` seconds."""
+        with self._lock:
+            deadline = clock.now() + timeout
+            ends = self._offsets.stable_ends(self._next, timeout)
+            while any(self._next[place] < end for place, end in ends.items()):
+                self.poll(0.1)
+                if clock.now() > deadline:
+                    raise BrokerUnreachableError(self._servers, f"read topic {self.topic} to its end")
+
+    def write(self, records: Mapping[str, bytes | None], timeout: float = _TIMEOUT) -> None:
+        """Write records and wait for the broker. Raises the translated error of the first that failed."""
+        failures: list[KafkaError] = []
+        with self._lock:
+            if self._producer is None:
+                self._producer = Producer({**self._config, "enable.idempotence": True, "linger.ms": 0})
+        for key, value in records.items():
+            self._producer.produce(
+                self.topic, value, key, on_delivery=lambda error, _: failures.append(error) if error else None
+            )
+        if self._producer.flush(timeout):
+            raise BrokerUnreachableError(self._servers, f"write to topic {self.topic}")
+        if failures:
+            raise translate(failures[0], "write", f"topic {self.topic}", self._servers)
+
+    def close(self) -> None:
+        """Release the clients."""
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.close()
+            if self._producer is not None:
+                self._producer.flush(5)
+            self._offsets.close()
+            self._consumer = self._producer = None
+
+
+def ensure_compacted(config: Mapping[str, Any], servers: str, topic: str, partitions: int, replication: int) -> None:
+    """Make an internal topic, or see that the one that is there is compacted. Raises ConfigError if it is not."""
+    admin = AdminClient(connection_of(config))
+    make_topic(admin, servers, topic, partitions, replication, {"cleanup.policy": "compact"})
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+
+    def policy() -> str:
+        try:
+            entries = admin.describe_configs([resource], request_timeout=10)[resource].result(11)
+        except KafkaException as raised:
+            raise translate(raised.args[0], "describe", f"topic {topic}", servers) from raised
+        except TimeoutError as raised:
+            raise BrokerUnreachableError(servers, f"describe topic {topic}") from raised
+        return str(entries["cleanup.policy"].value)
+
+    found = patiently(policy, _TIMEOUT)
+    if found != "compact":
+        raise ConfigError(f"cleanup.policy of {topic}", f"{found!r} deletes what the workers need", "set it to compact")
+
+
+def make_topic(
+    admin: AdminClient, servers: str, topic: str, partitions: int, replication: int, config: Mapping[str, str]
+) -> None:
+    """Create a topic unless it is there, and wait for its leaders."""
+    try:
+        admin.create_topics([NewTopic(topic, partitions, replication, config=dict(config))])[topic].result(_TIMEOUT)
+    except KafkaException as raised:
+        if raised.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return
+        if raised.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return  # it may be there all the same; reading it tells
+        raise translate(raised.args[0], "create", f"topic {topic}", servers) from raised
+    except TimeoutError as raised:
+        raise BrokerUnreachableError(servers, f"create topic {topic}") from raised
+    wait_for_partitions(admin, topic, partitions, servers)

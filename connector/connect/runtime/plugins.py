@@ -1,0 +1,169 @@
+"""Plugins by name: the built-in ones, those of installed packages, and those that the worker's settings allow.
+
+An installed package offers plugins by entry points: `keyorder.connectors`, `keyorder.transforms`, `keyorder.predicates`,
+`keyorder.converters`. No other code can be named from outside: a configuration that came by REST runs nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from ....partitioner.errors import ConfigError
+from ..api.connector import Connector
+from ..api.errors import NotFoundError
+from ..converters.base import Converter
+from ..transforms.base import HalfTransformation, Predicate, Transformation
+
+_HERE = __package__.rpartition(".")[0]
+# Name: module below connect. Imported when called for: a connector brings the libraries of its other side.
+_CONNECTORS = {
+    "FileStreamSourceConnector": "connectors.file",
+    "FileStreamSinkConnector": "connectors.file",
+    "MirrorConnector": "connectors.mirror",
+    "ParquetSinkConnector": "connectors.parquet",
+    "SqlSinkConnector": "connectors.sql_sink",
+    "SqlSourceConnector": "connectors.sql_source",
+}
+_TRANSFORMS = {
+    "Cast": "types",
+    "DropHeaders": "routing",
+    "ExtractField": "fields",
+    "Filter": "routing",
+    "Flatten": "fields",
+    "HeaderFrom": "routing",
+    "HoistField": "fields",
+    "InsertField": "fields",
+    "InsertHeader": "routing",
+    "MaskField": "fields",
+    "RegexRouter": "routing",
+    "ReplaceField": "fields",
+    "SetSchemaMetadata": "types",
+    "TimestampConverter": "types",
+    "TimestampRouter": "routing",
+    "ValueToKey": "fields",
+}
+_PREDICATES = ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
+_CONVERTERS = {
+    "StringConverter": "base",
+    "ByteArrayConverter": "base",
+    "JsonConverter": "json",
+    "AvroConverter": "avro",
+}
+_KINDS: dict[str, type] = {
+    "connectors": Connector,
+    "transforms": Transformation,
+    "predicates": Predicate,
+    "converters": Converter,
+}
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """One plugin, as GET /connector-plugins lists it."""
+
+    name: str
+    kind: str
+    version: str
+
+    def json(self) -> dict[str, str]:
+        """The REST's object."""
+        return {"class": self.name, "type": self.kind, "version": self.version}
+
+
+class Plugins:
+    """The table of plugins. classes: `module:Class` words that the worker's `plugin.classes` adds."""
+
+    def __init__(self, classes: Sequence[str] = ()) -> None:
+        self._allowed: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        for word in classes:
+            module, _, name = word.partition(":")
+            try:
+                found = getattr(import_module(module), name)
+            except (ImportError, AttributeError) as error:
+                raise ConfigError(
+                    "plugin.classes", f"{word!r}: {error}", "write module:Class of an installed module"
+                ) from error
+            kind = next((k for k, base in _KINDS.items() if isinstance(found, type) and issubclass(found, base)), None)
+            if kind is None:
+                raise ConfigError("plugin.classes", f"{word!r} is no plugin", "derive it from a connector, for example")
+            self._allowed[kind][name] = found
+            self._allowed[kind][f"{module}.{name}"] = found
+
+    @cached_property
+    def _installed(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for kind in _KINDS:
+            points = entry_points(group=f"keyorder.{kind}")
+            found[kind] = {point.name: point for point in points}
+            found[kind].update({point.value.replace(":", "."): point for point in points})
+        return found
+
+    def connector(self, name: str) -> type[Connector]:
+        """A connector's class by name: short, with or without `Connector`, or with its package. Raises NotFoundError."""
+        found: type[Connector] = self._find("connectors", name, {n: f"{m}:{n}" for n, m in _CONNECTORS.items()})
+        return found
+
+    def transform(self, name: str) -> type[Transformation]:
+        """A transform's class; `Name$Key` and `Name$Value` name the halves. Raises NotFoundError."""
+        bare, _, half = name.partition("$")
+        kind: type[Transformation] = self._find(
+            "transforms", bare, {n: f"transforms.{m}:{n}" for n, m in _TRANSFORMS.items()}
+        )
+        if issubclass(kind, HalfTransformation):
+            if half not in ("Key", "Value"):
+                raise NotFoundError(f"transform {name!r} works on one half: write {bare}$Key or {bare}$Value")
+            return type(f"{kind.__name__}${half}", (kind,), {"on_key": half == "Key", "__doc__": kind.__doc__})
+        return kind
+
+    def predicate(self, name: str) -> type[Predicate]:
+        """A predicate's class. Raises NotFoundError."""
+        found: type[Predicate] = self._find("predicates", name, {n: f"transforms.predicates:{n}" for n in _PREDICATES})
+        return found
+
+    def converter(self, name: str) -> type[Converter]:
+        """A converter's class. Raises NotFoundError."""
+        found: type[Converter] = self._find(
+            "converters", name, {n: f"converters.{m}:{n}" for n, m in _CONVERTERS.items()}
+        )
+        return found
+
+    def _find(self, kind: str, name: str, built_in: dict[str, str]) -> Any:
+        for known in (self._allowed[kind], self._installed[kind]):
+            if name in known:
+                found = known[name]
+                return found if isinstance(found, type) else found.load()
+        short = name.rpartition(".")[2]
+        # Java's package names are understood, so that a configuration of Kafka Connect's own plugins works as it stands.
+        for candidate in (short, f"{short}Connector"):
+            if candidate in built_in:
+                module, _, attribute = built_in[candidate].partition(":")
+                return getattr(import_module(f"{_HERE}.{module}"), attribute)
+        raise NotFoundError(f"there is no plugin {name!r} among the {kind}: known are {', '.join(self.names(kind))}")
+
+    def names(self, kind: str) -> list[str]:
+        """The names of all plugins of a kind."""
+        built_in = {"connectors": _CONNECTORS, "transforms": _TRANSFORMS, "converters": _CONVERTERS}
+        own = list(built_in.get(kind, _PREDICATES))
+        more = [name for table in (self._allowed[kind], self._installed[kind]) for name in table]
+        return sorted({*own, *more})
+
+    def listed(self, connectors_only: bool = True) -> list[PluginInfo]:
+        """GET /connector-plugins."""
+        found: dict[tuple[str, str], PluginInfo] = {}
+        for name in self.names("connectors"):
+            kind = self.connector(name)
+            found[kind.kind, kind.__name__] = PluginInfo(kind.__name__, kind.kind, kind.version)
+        if not connectors_only:
+            for group, word in (
+                ("transforms", "transformation"),
+                ("predicates", "predicate"),
+                ("converters", "converter"),
+            ):
+                for name in self.names(group):
+                    found[word, name] = PluginInfo(name, word, "")
+        return list(found.values())

@@ -1,0 +1,155 @@
+"""The settings of workers and of every connector, under Kafka Connect's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ....partitioner.errors import ConfigError
+from ..config.configdef import ConfigDef, Importance, Type
+from ..config.validators import NonEmptyStringWithoutControlChars, Range, ValidString
+
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+
+
+def worker_definition() -> ConfigDef:
+    """What both kinds of worker understand."""
+    return (
+        ConfigDef()
+        .define("bootstrap.servers", Type.STRING, importance=HIGH, documentation="The cluster, as for any client.")
+        .define("key.converter", Type.STRING, JSON, HIGH, "For connectors that name none; its settings follow below its name.")
+        .define("value.converter", Type.STRING, JSON, HIGH, "For connectors that name none; its settings follow below its name.")
+        .define("header.converter", Type.STRING, SIMPLE, LOW, "For connectors that name none.")
+        .define("offset.flush.interval.ms", Type.LONG, 60_000, LOW, "Between two commits of offsets.", validator=Range(1))
+        .define("offset.flush.timeout.ms", Type.LONG, 5_000, LOW, "How long a commit of source offsets may take.", validator=Range(1))
+        .define("task.shutdown.graceful.timeout.ms", Type.LONG, 5_000, LOW, "What the worker waits for tasks when it ends.", validator=Range(0))
+        .define("listeners", Type.LIST, ["http://localhost:8083"], LOW, "Where the REST listens: one http:// or https:// address; port 0 takes any; empty for none.")
+        .define("rest.advertised.url", Type.STRING, None, LOW, "How other workers reach the REST of this one.")
+        .define("rest.token", Type.PASSWORD, None, MEDIUM, "Bearer token that every request must carry.")
+        .define("rest.ssl.certificate.location", Type.STRING, None, MEDIUM, "PEM certificate chain of an https:// listener.")
+        .define("rest.ssl.key.location", Type.STRING, None, MEDIUM, "PEM key of an https:// listener.")
+        .define("rest.ssl.ca.location", Type.STRING, None, MEDIUM, "PEM certificates by which workers trust each other's REST.")
+        .define("config.providers", Type.LIST, [], LOW, "Aliases of config providers; `config.providers.<alias>.class` and `.param.*` follow.")
+        .define("plugin.classes", Type.LIST, [], LOW, "More plugins, as module:Class, beside the installed ones.")
+        .define("connector.client.config.override.policy", Type.STRING, "All", LOW, "Whether connectors may set producer.override.* and consumer.override.*.", validator=ValidString("All", "None"))
+        .define("exactly.once.source.support", Type.STRING, "disabled", HIGH, "Whether source tasks write records and offsets in one transaction.", validator=ValidString("disabled", "preparing", "enabled"))
+        .define("parking.storage.topic", Type.STRING, None, LOW, "Compacted topic that lists parked keys; by default <group.id>-parked, standalone connect-parked.")
+        .define("internal.replication.factor", Type.SHORT, -1, LOW, "Of topics that the worker makes; -1 for the cluster's default.")
+        .define("restart.failed.tasks.max", Type.INT, 0, LOW, "How often a failed task is started again by itself; 0 for never, as in Kafka Connect.", validator=Range(0))
+        .define("restart.failed.tasks.delay.ms", Type.LONG, 10_000, LOW, "The wait before the first such start; it doubles with each.", validator=Range(0))
+    )  # fmt: skip
+
+
+def standalone_definition() -> ConfigDef:
+    """The settings of `keyorder connect standalone`."""
+    return worker_definition().define(
+        "offset.storage.file.filename", Type.STRING, importance=HIGH, documentation="The file of source offsets."
+    )
+
+
+def distributed_definition() -> ConfigDef:
+    """The settings of `keyorder connect distributed`."""
+    return (
+        worker_definition()
+        .define("group.id", Type.STRING, importance=HIGH, documentation="The workers' group; connectors' groups must differ.")
+        .define("config.storage.topic", Type.STRING, importance=HIGH, documentation="Compacted topic of configurations and assignments; one partition.")
+        .define("offset.storage.topic", Type.STRING, importance=HIGH, documentation="Compacted topic of source offsets.")
+        .define("status.storage.topic", Type.STRING, importance=HIGH, documentation="Compacted topic of states.")
+        .define("config.storage.replication.factor", Type.SHORT, -1, LOW, "-1 for the cluster's default.")
+        .define("offset.storage.replication.factor", Type.SHORT, -1, LOW, "-1 for the cluster's default.")
+        .define("status.storage.replication.factor", Type.SHORT, -1, LOW, "-1 for the cluster's default.")
+        .define("offset.storage.partitions", Type.INT, 25, LOW, "When the topic is made.", validator=Range(1))
+        .define("status.storage.partitions", Type.INT, 5, LOW, "When the topic is made.", validator=Range(1))
+        .define("session.timeout.ms", Type.INT, 10_000, HIGH, "How long a worker may be silent before its tasks go to others.", validator=Range(1))
+        .define("heartbeat.interval.ms", Type.INT, 3_000, HIGH, "How often it says that it lives.", validator=Range(1))
+        .define("scheduled.rebalance.max.delay.ms", Type.INT, 300_000, LOW, "How long the tasks of a worker that has gone wait for its return.", validator=Range(0))
+    )  # fmt: skip
+
+
+def connector_definition(kind: str) -> ConfigDef:
+    """What every connector understands. kind: source or sink."""
+    common = (
+        ConfigDef()
+        .define("name", Type.STRING, importance=HIGH, documentation="Unique among the connectors.", validator=NonEmptyStringWithoutControlChars(), group="Common")
+        .define("connector.class", Type.STRING, importance=HIGH, documentation="The plugin.", group="Common")
+        .define("tasks.max", Type.INT, 1, HIGH, "The most tasks.", validator=Range(1), group="Common")
+        .define("tasks.max.enforce", Type.BOOLEAN, True, LOW, "Whether a connector that makes more tasks fails.", group="Common")
+        .define("key.converter", Type.STRING, None, LOW, "By default the worker's.", group="Common")
+        .define("value.converter", Type.STRING, None, LOW, "By default the worker's.", group="Common")
+        .define("header.converter", Type.STRING, None, LOW, "By default the worker's.", group="Common")
+        .define("transforms", Type.LIST, [], LOW, "Aliases of transforms, in order.", group="Transforms")
+        .define("predicates", Type.LIST, [], LOW, "Aliases of predicates.", group="Predicates")
+        .define("config.action.reload", Type.STRING, "restart", LOW, "Understood for compatibility: placeholders are resolved when a task starts.", validator=ValidString("none", "restart"), group="Common")
+        .define("errors.retry.timeout", Type.LONG, 0, MEDIUM, "Milliseconds for which a failed operation is tried again; 0 for none, -1 without end.", validator=Range(-1), group="Error Handling")
+        .define("errors.retry.delay.max.ms", Type.LONG, 60_000, MEDIUM, "The longest wait between two tries.", validator=Range(1), group="Error Handling")
+        .define("errors.tolerance", Type.STRING, "none", MEDIUM, "none: the task fails; all: the record goes the way of errors.deadletterqueue.policy.", validator=ValidString("none", "all"), group="Error Handling")
+        .define("errors.log.enable", Type.BOOLEAN, False, MEDIUM, "Log each failed operation.", group="Error Handling")
+        .define("errors.log.include.messages", Type.BOOLEAN, False, MEDIUM, "With the record's place. Never its content.", group="Error Handling")
+    )  # fmt: skip
+    if kind == "sink":
+        return (
+            common.define("topics", Type.LIST, [], HIGH, "The topics, or:", group="Common")
+            .define("topics.regex", Type.STRING, "", HIGH, "A regular expression of topics.", group="Common")
+            .define("errors.deadletterqueue.topic.name", Type.STRING, "", MEDIUM, "Where failed records go.", group="Error Handling")
+            .define("errors.deadletterqueue.topic.replication.factor", Type.SHORT, 3, MEDIUM, "When it is made.", group="Error Handling")
+            .define("errors.deadletterqueue.context.headers.enable", Type.BOOLEAN, False, MEDIUM, "Add __connect.errors.* headers; always done by park-key.", group="Error Handling")
+            .define("errors.deadletterqueue.policy", Type.STRING, "park-key", MEDIUM, "park-key: after a failed record all later ones of its key follow it there until the key is released. record: the failed record alone, as in Kafka Connect; later ones of its key overtake it.", validator=ValidString("park-key", "record"), group="Error Handling")
+        )  # fmt: skip
+    return (
+        common.define("topic.creation.groups", Type.LIST, [], LOW, "Aliases of groups; `topic.creation.<alias>.include`, `.partitions`, `.replication.factor` follow.", group="Topic Creation")
+        .define("topic.creation.default.partitions", Type.INT, None, LOW, "When a topic is missing: its partitions. Without it a missing topic is an error.", group="Topic Creation")
+        .define("topic.creation.default.replication.factor", Type.SHORT, -1, LOW, "-1 for the cluster's default.", group="Topic Creation")
+        .define("exactly.once.support", Type.STRING, "requested", MEDIUM, "required: refuse to run if records and offsets cannot be written in one transaction.", validator=ValidString("requested", "required"), group="Exactly Once Support")
+        .define("transaction.boundary", Type.STRING, "poll", MEDIUM, "Where a transaction ends.", validator=ValidString("poll", "interval", "connector"), group="Exactly Once Support")
+        .define("transaction.boundary.interval.ms", Type.LONG, None, LOW, "For interval; by default offset.flush.interval.ms.", group="Exactly Once Support")
+        .define("offsets.storage.topic", Type.STRING, None, LOW, "Refused: offsets of all connectors are in the worker's topic.", group="Exactly Once Support")
+    )  # fmt: skip
+
+
+def cross_checks(kind: str, config: Mapping[str, str], parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(setting, error) pairs for settings that contradict each other."""
+    found: list[tuple[str, str]] = []
+    if kind == "sink":
+        topics, regex = parsed.get("topics") or [], parsed.get("topics.regex") or ""
+        dead = parsed.get("errors.deadletterqueue.topic.name") or ""
+        if bool(topics) == bool(regex):
+            found.append(("topics", "Must configure exactly one of topics and topics.regex."))
+        if dead and (dead in topics or (regex and re.fullmatch(regex, dead))):
+            found.append(
+                (
+                    "errors.deadletterqueue.topic.name",
+                    f"The DLQ topic {dead!r} may not be among the topics that are read.",
+                )
+            )
+        if (
+            parsed.get("errors.tolerance") == "all"
+            and not dead
+            and parsed.get("errors.deadletterqueue.policy") == "park-key"
+        ):
+            found.append(
+                (
+                    "errors.deadletterqueue.topic.name",
+                    "park-key needs a topic; to skip failed records, and let later ones of their keys go on, set errors.deadletterqueue.policy=record.",
+                )
+            )
+    elif parsed.get("offsets.storage.topic"):
+        found.append(("offsets.storage.topic", "A topic per connector is not supported: leave it out."))
+    for name in config:
+        if name.startswith(("producer.override.", "consumer.override.")) and name.rpartition("override.")[2] in _OWNED:
+            found.append((name, "The runtime sets this itself: leave it out."))
+    return found  # fmt: skip
+
+
+_OWNED = ("group.id", "enable.auto.commit", "enable.auto.offset.store", "transactional.id", "enable.ordered.delivery")
+
+
+def seconds(parsed: Mapping[str, Any], name: str) -> float:
+    """A setting in milliseconds, in seconds."""
+    value = parsed[name]
+    if not isinstance(value, int):
+        raise ConfigError(name, repr(value), "give milliseconds")
+    return value / 1000

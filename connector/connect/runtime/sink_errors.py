@@ -1,0 +1,204 @@
+"""Where failed records of a sink go: the task fails, they are skipped, dead-lettered, or their key is parked.
+
+With the policy park-key no batch given to the task holds two records of one key. So when the task reports a record, none
+that comes after it in its key's order has been put yet, and the key can be parked without an overtaking.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from confluent_kafka import Message
+
+from ...messages import offset_of
+from ..api.errors import LateReportError
+from ..api.records import SinkRecord
+from ..api.task import ErrantRecordReporter, SinkTask
+from .dead_letters import DeadLetters
+from .parking import Parked, ParkedRecords, ParkingList, ReleaseMode, parked_at
+from .sink_records import Entry, SinkReader
+from .tolerance import FailedOperation, Stage, Tolerance
+
+Place = tuple[str, int]
+Where = tuple[str, int, int]
+
+
+class ErrorRouting:
+    """The errors of one sink task. dead: None without a queue. parking: None unless the policy is park-key."""
+
+    def __init__(
+        self,
+        names: tuple[str, int],
+        tolerance: Tolerance,
+        dead: DeadLetters | None,
+        parking: ParkingList | None,
+        parked: ParkedRecords | None,
+    ) -> None:
+        self._connector = names[0]
+        self._tolerance, self._dead, self.parking, self._parked = tolerance, dead, parking, parked
+        self.reporter: ErrantRecordReporter | None = _Reporter(self) if tolerance.tolerate else None
+        self._batch: list[Entry] = []
+        self._reports: dict[Where, FailedOperation] = {}
+
+    def refresh(self) -> None:
+        """Know all keys that other tasks have parked."""
+        if self.parking is not None:
+            self.parking.refresh()
+
+    def next_batch(self, pending: deque[Entry]) -> list[Entry]:
+        """The next entries to put: failed and parked ones have been dealt with and carry no record any more.
+
+        The same batch again until it was settled. Raises the failure when errors are not tolerated.
+        """
+        if self._batch:
+            return self._batch
+        seen: set[tuple[str, bytes]] = set()
+        batch: list[Entry] = []
+        for entry in pending:
+            key = entry.key
+            if self.parking is not None and key is not None and not entry.settled:
+                if key in seen:
+                    break
+                if self.parking.holds(self._connector, *key):
+                    self._follow(entry)
+            if entry.failure is not None:
+                if not self._tolerance.tolerate and any(e.record is not None for e in batch):
+                    break  # what came before it is put first
+                self._fail(entry, entry.failure)
+            if entry.record is not None and key is not None:
+                seen.add(key)
+            batch.append(entry)
+        self._batch = batch
+        return batch
+
+    def settle(self, batch: list[Entry]) -> None:
+        """The batch was put: deal with what the task reported of it."""
+        for entry in batch:
+            if entry.record is not None:
+                failure = self._reports.pop(_where(entry.record), None)
+                if failure is not None:
+                    self._fail(entry, failure)
+        self._batch = []
+        self._reports.clear()
+
+    def drop_batch(self) -> None:
+        """What was pending has changed."""
+        self._batch = []
+
+    def forget_reports(self) -> None:
+        """The batch will be put again."""
+        self._reports.clear()
+
+    def flush(self) -> None:
+        """Everything dead-lettered so far is durable when this returns."""
+        if self._dead is not None:
+            self._dead.flush()
+
+    def close(self) -> None:
+        """Release the clients."""
+        if self.parking is not None:
+            self.parking.close()
+
+    def report(self, record: SinkRecord, error: Exception) -> None:
+        """The task reports a record."""
+        failure = FailedOperation(Stage.TASK_PUT, "task", "{}[{}]@{}".format(*_where(record)), error)
+        self._tolerance.metrics.add("total_record_errors")
+        if not any(e.record is not None and _where(e.record) == _where(record) for e in self._batch):
+            if self.parking is not None and record.raw_key is not None:
+                raise LateReportError(
+                    f"{failure.where} was reported after put had returned: later records of its key may have gone on. "
+                    "Report records inside put, or set errors.deadletterqueue.policy=record"
+                )
+            raise LateReportError(f"{failure.where} was reported after put had returned, when its bytes were gone")
+        self._reports[_where(record)] = failure
+
+    # -- releasing -----------------------------------------------------------------------------------------------
+
+    def due_releases(self, ours: Callable[[str, bytes, int], bool]) -> Iterator[tuple[Parked, ReleaseMode]]:
+        """Entries to release now: asked for, and their key's next record would come here."""
+        if self.parking is None:
+            return
+        self.parking.poll()
+        for entry, mode in list(self.parking.releases()):
+            if ours(entry.topic, entry.key, entry.partition):
+                yield entry, mode
+
+    def release(
+        self,
+        entry: Parked,
+        mode: ReleaseMode,
+        reader: SinkReader,
+        task: SinkTask,
+        offsets: dict[Place, int],
+    ) -> int:
+        """Deliver the parked records of a key, flush, and free the key. Returns how many were put.
+
+        One that fails again keeps the key parked from there on. What RetriableError stops is tried again later.
+        """
+        assert self.parking is not None
+        assert self._parked is not None
+        self.flush()
+        messages = [] if mode is ReleaseMode.DISCARD else self._parked.of(entry)
+        if mode is ReleaseMode.SKIP:
+            messages = messages[1:]
+        count = 0
+        for message in messages:
+            again = reader.parked(message)
+            failure = again.failure
+            if failure is None and again.record is not None:
+                self._batch = [again]
+                task.put([again.record])
+                failure = self._reports.pop(_where(again.record), None)
+                self._batch = []
+                count += 1
+            if failure is not None:
+                self._park_again(entry, message, failure)
+                break
+        else:
+            task.flush(dict(offsets))
+            self.parking.free(entry)
+            return count
+        task.flush(dict(offsets))
+        return count
+
+    def _park_again(self, entry: Parked, message: Message, failure: FailedOperation) -> None:
+        assert self.parking is not None
+        made = parked_at(self._connector, message, (entry.dlq_partition, offset_of(message)), str(failure))
+        self.parking.park(replace(made, topic=entry.topic, partition=entry.partition))
+
+    # -- failing -------------------------------------------------------------------------------------------------
+
+    def _follow(self, entry: Entry) -> None:
+        assert self._dead is not None
+        self._dead.send(entry.message, entry.failure)
+        self._tolerance.metrics.add("parked_records_total")
+        entry.record, entry.failure, entry.settled = None, None, True
+
+    def _fail(self, entry: Entry, failure: FailedOperation) -> None:
+        """Raise, skip, dead-letter or park."""
+        metrics = self._tolerance.metrics
+        metrics.add("total_record_failures")
+        if not self._tolerance.tolerate:
+            raise failure
+        metrics.add("total_records_skipped")
+        if self._dead is not None:
+            if self.parking is not None and entry.key is not None:
+                place = self._dead.send_and_locate(entry.message, failure)
+                self.parking.park(parked_at(self._connector, entry.message, place, str(failure)))
+            else:
+                self._dead.send(entry.message, failure)
+        entry.record, entry.failure, entry.settled = None, None, True
+
+
+class _Reporter:
+    def __init__(self, routing: ErrorRouting) -> None:
+        self._routing = routing
+
+    def report(self, record: SinkRecord, error: Exception) -> None:
+        self._routing.report(record, error)
+
+
+def _where(record: SinkRecord) -> Where:
+    return record.original_topic, record.partition, record.offset

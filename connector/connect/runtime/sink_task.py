@@ -1,0 +1,345 @@
+"""A running sink task: an OrderedConsumer in front of a SinkTask.
+
+Order across layout changes comes from the consumer's gates. Its part here: when the last record before a cut was put,
+`on_partition_key_maybe_revoked` flushes the task and commits at once, which opens the gate for whoever waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from ....partitioner.errors import PeerError
+from ... import clock
+from ...consumer import OrderedConsumer
+from ...kafka_errors import translate
+from ...listener import KeyRebalanceListener
+from ...messages import offset_of, place_of
+from ..api.errors import ConnectError, RetriableError
+from ..api.records import SinkRecord
+from ..api.task import Place, SinkTask
+from .clients import consumer_config, worker_connection
+from .dead_letters import DeadLetters
+from .parking import ParkedRecords, ParkingList
+from .pipeline import Chain, Converters
+from .plugins import Plugins
+from .settings import seconds
+from .sink_errors import ErrorRouting
+from .sink_records import Entry, SinkReader
+from .task_base import State, TaskSpec, WorkerTask
+
+_LOG = logging.getLogger("keyorder.connect.task")
+_BATCH = 500
+_POLL = 0.1
+_RELEASE_CHECK = 0.5
+_REVOKE_PATIENCE = 3.0
+_MIN_BACKOFF = 0.05
+
+
+class SinkContext:
+    """What the task sees of the runtime (SinkTaskContext)."""
+
+    def __init__(self, worker: WorkerSinkTask) -> None:
+        self._worker = worker
+        self.errant_record_reporter = worker.routing.reporter
+        self.rewinds: dict[Place, int] = {}
+        self.backoff = 1.0
+        self.commit_requested = False
+
+    def configs(self) -> dict[str, str]:
+        return dict(self._worker.spec.config)
+
+    def assignment(self) -> set[Place]:
+        return {(p.topic, p.partition) for p in self._worker.consumer.assignment()}
+
+    def offset(self, offsets: Mapping[Place, int]) -> None:
+        self.rewinds.update(offsets)
+
+    def timeout(self, seconds: float) -> None:
+        self.backoff = seconds
+
+    def pause(self, *places: Place) -> None:
+        self._worker.paused_by_task.update(places)
+        self._worker.consumer.pause([TopicPartition(*place) for place in places])
+
+    def resume(self, *places: Place) -> None:
+        self._worker.paused_by_task.difference_update(places)
+        if not self._worker.holding:
+            self._worker.consumer.resume([TopicPartition(*place) for place in places])
+
+    def request_commit(self) -> None:
+        self.commit_requested = True
+
+
+class WorkerSinkTask(WorkerTask):
+    """One sink task on its thread. All its methods run there, the consumer's callbacks included."""
+
+    def __init__(self, spec: TaskSpec, plugins: Plugins, parking_topic: str, listener: Any, redact: Any) -> None:
+        super().__init__(spec, listener, redact)
+        self._plugins, self._parking_topic = plugins, parking_topic
+        self._interval = seconds(spec.parsed, "offset.flush.interval.ms")
+        self.paused_by_task: set[Place] = set()
+        self.holding = False
+        self._pending: deque[Entry] = deque()
+        self._delivered: dict[Place, int] = {}
+        self._committed: dict[Place, int] = {}
+        self._retry_at: float | None = None
+        self._next_release_check = 0.0
+
+    def execute(self) -> None:
+        spec = self.spec
+        chain = Chain(self._plugins, spec.connector)
+        converters = Converters(self._plugins, spec.worker, spec.connector)
+        self.routing = self._error_routing()
+        config = consumer_config(spec.worker, spec.connector, spec.id.connector, spec.id.number)
+        self.consumer = OrderedConsumer(config)
+        self._reader = SinkReader(converters, chain, self.tolerance, self.consumer.key_epoch)
+        self.task: SinkTask = spec.task_class()
+        self.context = SinkContext(self)
+        started = False
+        try:
+            self.task.initialize(self.context)
+            self.task.start(dict(spec.config))
+            started = True
+            self.consumer.subscribe(self._topics(), listener=_Callbacks(self))
+            self._loop()
+            self._finish()
+        except BaseException:
+            self.failed = True  # nothing is committed while the consumer closes
+            raise
+        finally:
+            try:
+                self.consumer.close()
+            finally:
+                self.routing.close()
+                chain.close()
+                if started:
+                    self.task.stop()
+
+    def _topics(self) -> list[str]:
+        topics: list[str] = self.spec.parsed["topics"]
+        return topics or [f"^{self.spec.parsed['topics.regex']}$"]
+
+    def _error_routing(self) -> ErrorRouting:
+        spec, parsed = self.spec, self.spec.parsed
+        names = (spec.id.connector, spec.id.number)
+        topic = parsed["errors.deadletterqueue.topic.name"]
+        if not (topic and self.tolerance.tolerate):
+            return ErrorRouting(names, self.tolerance, None, None, None)
+        config = worker_connection(spec.worker)
+        park = parsed["errors.deadletterqueue.policy"] == "park-key"
+        replication = parsed["errors.deadletterqueue.topic.replication.factor"]
+        context = park or parsed["errors.deadletterqueue.context.headers.enable"]
+        dead = DeadLetters(config, topic, replication, context, names, self.metrics, self._redact)
+        if not park:
+            return ErrorRouting(names, self.tolerance, dead, None, None)
+        parking = ParkingList(config, self._parking_topic, int(parsed["internal.replication.factor"]), names[0])
+        return ErrorRouting(names, self.tolerance, dead, parking, ParkedRecords(config, topic))
+
+    def _loop(self) -> None:
+        next_commit = clock.now() + self._interval
+        while not self.stopping.is_set():
+            self._follow_pause()
+            if self.context.rewinds:
+                self._rewind()
+            now = clock.now()
+            if now >= next_commit or self.context.commit_requested:
+                self.context.commit_requested = False
+                next_commit = now + self._interval
+                self._commit()
+            if now >= self._next_release_check and self.routing.parking is not None and not self._pending:
+                self._next_release_check = now + _RELEASE_CHECK
+                self._release()
+            busy = bool(self._pending) and not self.wanted_paused
+            wait = self._retry_wait(now) if busy else _POLL
+            for message in self.consumer.consume(_BATCH if wait else 1, wait):
+                self._take(message)
+            if not self.wanted_paused and (self._retry_at is None or clock.now() >= self._retry_at):
+                self._deliver()
+
+    def _retry_wait(self, now: float) -> float:
+        return max(_MIN_BACKOFF, min(_POLL, (self._retry_at or now) - now))
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            failure = translate(error, "read", f"topic {message.topic()}")
+            if failure.retriable:
+                return
+            raise failure
+        self.metrics.add("sink_record_read_total")
+        self.metrics.set("stray_records_total", self.consumer.strays)
+        self._pending.append(self._reader.entry(message))
+
+    # -- delivering ----------------------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        """Put what is pending. After a RetriableError the same records are put again when their time has come."""
+        while self._pending and not (self.stopping.is_set() and self._retry_at is not None):
+            batch = self.routing.next_batch(self._pending)
+            records = [entry.record for entry in batch if entry.record is not None]
+            if records and not self._put(records):
+                return
+            self._hold(False)
+            self.routing.settle(batch)
+            for entry in batch:
+                place = place_of(entry.message)
+                if entry.owned:
+                    self._delivered[place] = offset_of(entry.message) + 1
+            for _ in batch:
+                self._pending.popleft()
+
+    def _put(self, records: list[SinkRecord]) -> bool:
+        self.context.backoff = 1.0
+        try:
+            self.task.put(records)
+        except RetriableError as error:
+            _LOG.warning("task %s will put %d records again: %s", self.where, len(records), self._redact(str(error)))
+            self.metrics.add("total_retries")
+            self.routing.forget_reports()
+            self._retry_at = clock.now() + self.context.backoff
+            self._hold(True)
+            return False
+        self._retry_at = None
+        self.metrics.add("sink_record_send_total", len(records))
+        return True
+
+    def _hold(self, wanted: bool) -> None:
+        """Fetch nothing more while the same records are tried again, but stay in the group."""
+        if wanted != self.holding:
+            self.holding = wanted
+            places = [p for p in self.consumer.assignment() if (p.topic, p.partition) not in self.paused_by_task]
+            (self.consumer.pause if wanted else self.consumer.resume)(places)
+
+    def _follow_pause(self) -> None:
+        if self.wanted_paused != (self._told is State.PAUSED):
+            self.tell(State.PAUSED if self.wanted_paused else State.RUNNING)
+            self._hold(self.wanted_paused)
+
+    def _rewind(self) -> None:
+        owned = {(p.topic, p.partition) for p in self.consumer.assignment()}
+        for place, offset in self.context.rewinds.items():
+            if place in owned:
+                self.consumer.seek(TopicPartition(*place, offset))
+                self._pending = deque(e for e in self._pending if place_of(e.message) != place)
+                self._delivered[place] = offset
+        self.context.rewinds.clear()
+        self.routing.drop_batch()
+
+    def _release(self) -> None:
+        """Deliver what was parked, where somebody asked for it and the key is ours now."""
+        for entry, mode in self.routing.due_releases(self.consumer.may_have):
+            self._commit()
+            try:
+                count = self.routing.release(entry, mode, self._reader, self.task, self._delivered)
+            except RetriableError as error:
+                _LOG.warning("task %s will release a key later: %s", self.where, self._redact(str(error)))
+                self.routing.forget_reports()
+                return
+            finally:
+                self.routing.drop_batch()
+            self.metrics.add("released_records_total", count)
+
+    # -- committing ----------------------------------------------------------------------------------------------
+
+    def _commit(self, places: set[Place] | None = None) -> bool:
+        """Flush the task and commit what it allows. False when passing trouble prevented it; a later call tries again."""
+        due = {
+            place: offset
+            for place, offset in self._delivered.items()
+            if (places is None or place in places) and offset != self._committed.get(place)
+        }
+        if not due:
+            return True
+        try:
+            self.routing.flush()
+            allowed = self.task.pre_commit(due)
+            for place, offset in allowed.items():
+                if place not in due or offset > due[place]:
+                    raise ConnectError(
+                        f"pre_commit allows {place}@{offset}, which was never put: it may allow {due} at most"
+                    )
+            if allowed:
+                self.consumer.commit(offsets=[TopicPartition(*p, o) for p, o in allowed.items()], asynchronous=False)
+            self._committed.update(allowed)
+        except RetriableError as error:
+            _LOG.warning("task %s could not flush: %s", self.where, self._redact(str(error)))
+        except KafkaException as raised:
+            failure = translate(raised.args[0], "commit the offsets of", f"connector {self.spec.id.connector}")
+            if not isinstance(failure, PeerError):
+                raise failure from raised
+            _LOG.warning("task %s could not commit: %s", self.where, failure)
+        else:
+            self.metrics.add("offset_commit_completed_total")
+            return True
+        self.metrics.add("offset_commit_failed_total")
+        return False
+
+    def _finish(self) -> None:
+        """A graceful end: what was put is flushed and committed."""
+        if not self._commit():
+            self._commit()
+
+    # -- the consumer's callbacks --------------------------------------------------------------------------------
+
+    def assigned(self, places: list[Place]) -> None:
+        """Partitions have come."""
+        self.routing.refresh()
+        if self.holding:
+            self.consumer.pause([TopicPartition(*place) for place in places])
+        self.task.open(places)
+
+    def revoked(self, places: list[Place], lost: bool) -> None:
+        """Partitions are going: flush and commit them unless they are lost already."""
+        if not self.failed and not lost:
+            deadline = clock.now() + _REVOKE_PATIENCE
+            while not self._commit(set(places)) and clock.now() < deadline:
+                time.sleep(0.1)
+        gone = set(places)
+        self.paused_by_task -= gone
+        self._pending = deque(e for e in self._pending if place_of(e.message) not in gone)
+        self.routing.drop_batch()
+        if not self._pending:
+            self._retry_at = None
+        for place in places:
+            self._delivered.pop(place, None)
+            self._committed.pop(place, None)
+        self.task.close(places)
+
+    def keys_leave(self, places: list[Place]) -> None:
+        """The last record before a cut was put: prove it at once."""
+        self._commit(set(places))
+
+    def keys_come(self, places: list[Place]) -> None:
+        """A gate has opened."""
+        self.routing.refresh()
+        self.task.keys_assigned(places)
+
+
+class _Callbacks(KeyRebalanceListener):
+    def __init__(self, worker: WorkerSinkTask) -> None:
+        self._worker = worker
+
+    def on_assign(self, partitions: list[TopicPartition]) -> None:
+        self._worker.assigned(_places(partitions))
+
+    def on_revoke(self, partitions: list[TopicPartition]) -> None:
+        self._worker.revoked(_places(partitions), lost=False)
+
+    def on_lost(self, partitions: list[TopicPartition]) -> None:
+        self._worker.revoked(_places(partitions), lost=True)
+
+    def on_partition_key_maybe_revoked(self, partitions: list[TopicPartition]) -> None:
+        self._worker.keys_leave(_places(partitions))
+
+    def on_partition_key_assigned(self, partitions: list[TopicPartition]) -> None:
+        self._worker.keys_come(_places(partitions))
+
+
+def _places(partitions: list[TopicPartition]) -> list[Place]:
+    return [(p.topic, p.partition) for p in partitions]

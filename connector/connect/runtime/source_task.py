@@ -1,0 +1,309 @@
+"""A running source task: a SourceTask in front of an OrderedProducer.
+
+Without exactly-once, offsets follow acknowledged records. With it, records and offsets go in one transaction, under a
+transactional id that each newer run of the task takes over, so that an older one can write nothing more (KIP-618).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from ....partitioner.errors import KeyorderError
+from ... import clock
+from ...kafka_errors import translate
+from ...messages import offset_of
+from ...producer import OrderedProducer
+from ..api.errors import TransactionError
+from ..api.records import SourceRecord
+from ..api.task import SourceTask
+from .clients import producer_config, transactional_id
+from .offsets import OffsetReader, OffsetStore, SubmittedRecords, canonical
+from .pipeline import Chain, Converters
+from .plugins import Plugins
+from .settings import seconds
+from .task_base import State, TaskSpec, WorkerTask
+from .tolerance import FailedOperation, Stage
+from .topic_creation import TopicCreation
+
+_LOG = logging.getLogger("keyorder.connect.task")
+_TIMEOUT = 60.0
+
+
+class SourceContext:
+    """What the task sees of the runtime (SourceTaskContext)."""
+
+    def __init__(self, worker: WorkerSourceTask, reader: OffsetReader) -> None:
+        self._worker = worker
+        self.offset_storage_reader = reader
+        self.transaction = Boundary() if worker.boundary == "connector" else None
+
+    def configs(self) -> dict[str, str]:
+        return dict(self._worker.spec.config)
+
+    def wait(self, seconds: float) -> bool:
+        return self._worker.stopping.wait(seconds)
+
+
+class Boundary:
+    """The task's own word on where transactions end (TransactionContext)."""
+
+    def __init__(self) -> None:
+        self.commit = self.abort = False
+
+    def commit_transaction(self) -> None:
+        self.commit = True
+
+    def abort_transaction(self) -> None:
+        self.abort = True
+
+
+class WorkerSourceTask(WorkerTask):
+    """One source task on its thread. offsets_topic: set when it is to write exactly once."""
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        plugins: Plugins,
+        store: OffsetStore,
+        offsets_topic: str | None,
+        listener: Any,
+        redact: Any,
+    ) -> None:
+        super().__init__(spec, listener, redact)
+        self._plugins, self._store, self._offsets_topic = plugins, store, offsets_topic
+        self._interval = seconds(spec.parsed, "offset.flush.interval.ms")
+        self.boundary: str = spec.parsed["transaction.boundary"] if offsets_topic else "none"
+        if self.boundary == "interval" and spec.parsed["transaction.boundary.interval.ms"]:
+            self._interval = seconds(spec.parsed, "transaction.boundary.interval.ms")
+        self._submitted = SubmittedRecords()
+        self._failure: FailedOperation | None = None
+        self._in_transaction = False
+        self._in_this: dict[str, Mapping[str, Any]] = {}
+
+    def execute(self) -> None:
+        spec = self.spec
+        chain = Chain(self._plugins, spec.connector)
+        self._converters = Converters(self._plugins, spec.worker, spec.connector)
+        self._chain = chain
+        config = producer_config(spec.worker, spec.connector, spec.id.connector, spec.id.number)
+        if self._offsets_topic is not None:
+            group = spec.worker.get("group.id", "standalone")
+            config["transactional.id"] = transactional_id(group, spec.id.connector, spec.id.number)
+        self._topics = TopicCreation(config, spec.connector, spec.parsed)
+        self._producer = OrderedProducer(config)
+        self.task: SourceTask = spec.task_class()
+        started = False
+        try:
+            if self._offsets_topic is not None:
+                self._kafka("fence older runs of", self._producer.init_transactions, _TIMEOUT)
+            # Behind the fence: what an older run has committed is there, and nothing more will come from it.
+            self._store.refresh()
+            self.context = SourceContext(self, OffsetReader(self._store, spec.id.connector))
+            self.task.initialize(self.context)
+            self.task.start(dict(spec.config))
+            started = True
+            self._loop()
+        except BaseException:
+            self.failed = True
+            raise
+        finally:
+            try:
+                self._end()
+            finally:
+                chain.close()
+                if started:
+                    self.task.stop()
+
+    def _loop(self) -> None:
+        due = clock.now() + self._interval
+        while not self.stopping.is_set():
+            if self.wanted_paused != (self._told is State.PAUSED):
+                self.tell(State.PAUSED if self.wanted_paused else State.RUNNING)
+            if self.wanted_paused:
+                self._commit()
+                self._serve(0.0)
+                self.stopping.wait(0.1)
+                continue
+            records = self._poll()
+            self._send(records)
+            self._serve(0.0)
+            if self.boundary == "poll" or (self.boundary == "connector" and self._asked_to_end()):
+                self._commit()
+            elif self.boundary in ("none", "interval") and clock.now() >= due:
+                due = clock.now() + self._interval
+                self._commit()
+
+    def _poll(self) -> list[SourceRecord]:
+        polled = self.tolerance.run(Stage.TASK_POLL, type(self.task).__name__, self.where, self.task.poll)
+        records = list(polled or ())
+        self.metrics.add("source_record_poll_total", len(records))
+        return records
+
+    def _asked_to_end(self) -> bool:
+        transaction = self.context.transaction
+        assert transaction is not None
+        if transaction.abort:
+            transaction.abort = transaction.commit = False
+            self._abort()
+            return False
+        asked, transaction.commit = transaction.commit, False
+        return asked
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    def _send(self, records: list[SourceRecord]) -> None:
+        for record in records:
+            try:
+                made = self._made(record)
+            except FailedOperation as failure:
+                if not self.tolerance.tolerate:
+                    raise
+                self.metrics.add("total_record_failures")
+                self.metrics.add("total_records_skipped")
+                _LOG.warning("task %s skips a record: %s", self.where, self._redact(str(failure)))
+                made = None
+            self._submit(record, made)
+            if self._failure is not None:
+                raise self._failure
+
+    def _made(self, record: SourceRecord) -> tuple[SourceRecord, bytes | None, bytes | None, Any] | None:
+        run, c, where = self.tolerance.run, self._converters, f"a record of {self.where}"
+        changed = run(Stage.TRANSFORMATION, "transforms", where, lambda: self._chain.apply(record))
+        if changed is None:
+            return None
+        key = run(
+            Stage.KEY_CONVERTER,
+            type(c.key).__name__,
+            where,
+            lambda: c.key.from_connect(changed.topic, changed.key_schema, changed.key),
+        )
+        value = run(
+            Stage.VALUE_CONVERTER,
+            type(c.value).__name__,
+            where,
+            lambda: c.value.from_connect(changed.topic, changed.value_schema, changed.value),
+        )
+        headers = run(
+            Stage.HEADER_CONVERTER, type(c.header).__name__, where, lambda: c.header.to_kafka(changed.headers)
+        )
+        return changed, key, value, headers
+
+    def _submit(self, record: SourceRecord, made: tuple[SourceRecord, bytes | None, bytes | None, Any] | None) -> None:
+        if self._offsets_topic is not None:
+            self._in_this[canonical(dict(record.source_partition))] = record.source_offset
+            if not self._in_transaction:
+                self._kafka("begin a transaction of", self._producer.begin_transaction)
+                self._in_transaction = True
+        submitted = self._submitted.submit(record.source_partition, record.source_offset)
+        if made is None:
+            submitted.done = True
+            self.task.commit_record(record, None, None)
+            return
+        changed, key, value, headers = made
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                submitted.done = True
+                self.metrics.add("source_record_write_total")
+                self.task.commit_record(record, message.partition(), offset_of(message))
+            elif self._failure is None:
+                failure = translate(error, "write", f"topic {changed.topic}")
+                self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {changed.topic}", failure)
+
+        self._topics.ensure(changed.topic)
+        self._produce(changed.topic, value, key, headers or None, changed.timestamp or 0, delivered)
+
+    def _produce(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Any, timestamp: int, delivered: Any
+    ) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers, timestamp=timestamp, on_delivery=delivered)
+                return
+            except BufferError:
+                self._serve(0.1)
+            except KafkaException as raised:
+                raise translate(raised.args[0], "write", f"topic {topic}") from raised
+
+    def _serve(self, wait: float) -> None:
+        """Run delivery callbacks. Raises what one of them found."""
+        self._producer.poll(wait)
+        if self._failure is not None:
+            raise self._failure
+
+    # -- committing ----------------------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        if self._offsets_topic is not None:
+            if self._in_transaction:
+                self._commit_transaction()
+            return
+        due = self._submitted.take_due()
+        if due:
+            self._store.write(self.spec.id.connector, due)
+            self.metrics.add("offset_commit_completed_total")
+            self.task.commit()
+
+    def _commit_transaction(self) -> None:
+        assert self._offsets_topic is not None
+        for partition, offset in self._in_this.items():
+            key = canonical([self.spec.id.connector, json.loads(partition)])
+            self._produce(
+                self._offsets_topic, canonical(dict(offset)).encode(), key.encode(), None, 0, self._offset_sent
+            )
+        self._producer.flush(_TIMEOUT)
+        self._serve(0.0)
+        self._kafka("commit a transaction of", self._producer.commit_transaction, _TIMEOUT)
+        self._in_transaction = False
+        self._in_this.clear()
+        self._submitted.take_due()
+        self.metrics.add("offset_commit_completed_total")
+        self.task.commit()
+
+    def _offset_sent(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failure is None:
+            failure = translate(error, "write", f"topic {self._offsets_topic}")
+            self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {self._offsets_topic}", failure)
+
+    def _abort(self) -> None:
+        if self._in_transaction:
+            self._kafka("abort a transaction of", self._producer.abort_transaction, _TIMEOUT)
+            self._in_transaction = False
+            self._in_this.clear()
+            self._submitted = SubmittedRecords()
+
+    def _kafka(self, what: str, call: Any, *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except KafkaException as raised:
+            error = raised.args[0]
+            raise TransactionError(f"could not {what} task {self.where}: {error.name()}: {error.str()}") from raised
+        except KeyorderError as raised:
+            raise TransactionError(f"could not {what} task {self.where}: {raised}") from raised
+
+    def _end(self) -> None:
+        """Gracefully: everything sent is acknowledged and its offsets are stored. After a failure: nothing more is."""
+        try:
+            if not self.failed:
+                self._producer.flush(_TIMEOUT)
+                self._serve(0.0)
+                self._commit()
+        finally:
+            try:
+                if self.failed:
+                    self._abort_quietly()
+                self._producer.close(1.0 if self.failed else _TIMEOUT)
+            except (KafkaException, KeyorderError) as error:
+                _LOG.warning("task %s: its producer ended with %s", self.where, error)
+
+    def _abort_quietly(self) -> None:
+        try:
+            self._abort()
+        except TransactionError as error:
+            _LOG.warning("%s", error)  # fenced: the newer run has aborted it
+        self._producer.purge()

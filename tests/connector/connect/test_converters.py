@@ -1,0 +1,187 @@
+"""Converters: what goes in comes out, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keyorder.connector.connect import DataError, Field, Headers, RetriableError, Schema
+from keyorder.connector.connect.converters.avro import AvroConverter
+from keyorder.connector.connect.converters.base import ByteArrayConverter, Converter, StringConverter
+from keyorder.connector.connect.converters.headers import header_converter
+from keyorder.connector.connect.converters.json import JsonConverter
+from keyorder.partitioner.errors import ConfigError
+
+PERSON = Schema(
+    "struct",
+    name="Person",
+    fields=(
+        Field("name", Schema("string")),
+        Field("age", Schema("int32", optional=True)),
+        Field("photo", Schema("bytes", optional=True)),
+        Field("scores", Schema("array", values=Schema("float64"))),
+        Field("tags", Schema("map", keys=Schema("string"), values=Schema("boolean"))),
+    ),
+)
+BOB = {"name": "Bob", "age": None, "photo": b"\x00\xff", "scores": [1.5], "tags": {"a": True}}
+
+
+def made(kind: type[Converter], is_key: bool = False, **config: str) -> Converter:
+    converter = kind()
+    converter.configure({name.replace("_", "."): value for name, value in config.items()}, is_key)
+    return converter
+
+
+def test_json_with_schemas_round_trips() -> None:
+    """Connect's envelope, bytes as base64, nulls where they are optional."""
+    converter = made(JsonConverter)
+    data = converter.from_connect("t", PERSON, BOB)
+    assert data is not None
+    document = json.loads(data)
+    assert document["schema"]["fields"][0] == {"type": "string", "optional": False, "field": "name"}
+    assert document["payload"]["photo"] == "AP8="
+    assert converter.to_connect("t", data) == (PERSON, BOB)
+
+
+def test_json_without_schemas_is_plain() -> None:
+    """As it stands, tombstones included."""
+    converter = made(JsonConverter, schemas_enable="false")
+    assert converter.from_connect("t", None, {"a": [1, None]}) == b'{"a":[1,null]}'
+    assert converter.to_connect("t", b'{"a":1}') == (None, {"a": 1})
+    assert converter.from_connect("t", None, None) is None
+    assert converter.to_connect("t", None) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b'{"a":1}', b"\xff", b'{"schema":{"type":"int32"},"payload":"x"}', b'{"schema":{},"payload":1}']
+)
+def test_json_refuses_what_is_not_its_envelope(data: bytes) -> None:
+    """With a DataError, never another one."""
+    with pytest.raises(DataError):
+        made(JsonConverter).to_connect("t", data)
+
+
+@pytest.mark.parametrize("value", [{"name": 1}, {"name": None}, "x", {**BOB, "age": True}, {**BOB, "scores": ["x"]}])
+def test_a_value_that_does_not_fit_its_schema_is_refused(value: Any) -> None:
+    """The place is named."""
+    with pytest.raises(DataError, match="value"):
+        made(JsonConverter).from_connect("t", PERSON, value)
+
+
+def test_strings_and_bytes() -> None:
+    """As they are; text that is none is refused."""
+    assert made(StringConverter).to_connect("t", "ä".encode())[1] == "ä"
+    assert made(StringConverter).from_connect("t", None, 5) == b"5"
+    assert made(ByteArrayConverter).from_connect("t", None, b"x") == b"x"
+    with pytest.raises(DataError):
+        made(StringConverter).to_connect("t", b"\xff")
+    with pytest.raises(DataError):
+        made(ByteArrayConverter).from_connect("t", None, "x")
+
+
+def test_avro_with_a_schema_in_the_settings_round_trips() -> None:
+    """And refuses what does not fit, and bytes left behind."""
+    schema = {
+        "type": "record",
+        "name": "P",
+        "fields": [{"name": "n", "type": ["null", "long"]}, {"name": "s", "type": "string"}],
+    }
+    converter = made(AvroConverter, schema=json.dumps(schema))
+    data = converter.from_connect("t", None, {"n": 5, "s": "x"})
+    assert data is not None
+    found, value = converter.to_connect("t", data)
+    assert value == {"n": 5, "s": "x"}
+    assert found is not None
+    assert [(f.name, f.schema.type, f.schema.optional) for f in found.fields] == [
+        ("n", "int64", True),
+        ("s", "string", False),
+    ]
+    for wrong in (data + b"x", data[:-1]):
+        with pytest.raises(DataError):
+            converter.to_connect("t", wrong)
+    with pytest.raises(DataError):
+        converter.from_connect("t", None, {"n": "x"})
+    with pytest.raises(ConfigError):
+        made(AvroConverter)
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """The three calls of a schema registry over HTTP, kept in memory."""
+    schemas: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            number = int(self.path.rpartition("/")[2])
+            self._answer(
+                *((200, {"schema": schemas[number - 1]}) if number <= len(schemas) else (404, {"message": "no"}))
+            )
+
+        def do_POST(self) -> None:
+            text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
+            if text not in schemas:
+                schemas.append(text)
+            self._answer(200, {"id": schemas.index(text) + 1})
+
+        def _answer(self, code: int, document: dict[str, Any]) -> None:
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_avro_with_a_registry_writes_confluent_s_wire_format(registry: str) -> None:
+    """Magic byte, id, value; a second converter reads it by the id alone."""
+    writer = made(AvroConverter, schema_registry_url=registry)
+    data = writer.from_connect("t", PERSON, BOB)
+    assert data is not None
+    assert data[:5] == b"\x00\x00\x00\x00\x01"
+    found, value = made(AvroConverter, schema_registry_url=registry).to_connect("t", data)
+    assert value == BOB
+    assert found is not None
+    assert [f.name for f in found.fields] == [f.name for f in PERSON.fields]
+    for wrong in (b"\x01aaaa", b"\x00\x00\x00\x00\x63x"):
+        with pytest.raises(DataError):
+            made(AvroConverter, schema_registry_url=registry).to_connect("t", wrong)
+
+
+def test_a_registry_that_is_away_is_worth_another_try() -> None:
+    """A RetriableError, so that errors.retry.* applies."""
+    with pytest.raises(RetriableError):
+        made(AvroConverter, schema_registry_url="http://127.0.0.1:9").from_connect("t", None, 5)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(min_size=1),
+            st.none() | st.binary() | st.text().map(str.encode) | st.integers().map(lambda i: str(i).encode()),
+        )
+    )
+)
+def test_headers_come_out_as_they_went_in(pairs: list[tuple[str, bytes | None]]) -> None:
+    """Whatever the bytes: order, duplicates and every byte stay."""
+    converter = header_converter("org.apache.kafka.connect.storage.SimpleHeaderConverter")
+    assert converter.to_kafka(converter.to_connect(pairs)) == pairs
+
+
+def test_simple_headers_are_read_by_their_look() -> None:
+    """Numbers, booleans, maps, text; and written back as text."""
+    converter = header_converter("SimpleHeaderConverter")
+    pairs = [("i", b"42"), ("f", b"1.5"), ("b", b"true"), ("m", b'{"a":1}'), ("s", b"007"), ("n", None)]
+    assert [h.value for h in converter.to_connect(pairs)] == [42, 1.5, True, {"a": 1}, "007", None]
+    assert converter.to_kafka(Headers().add("x", [1, 2])) == [("x", b"[1,2]")]

@@ -1,0 +1,68 @@
+"""Config providers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from keyorder.connector.connect.config.providers import Resolver
+from keyorder.partitioner.errors import ConfigError
+
+
+def resolver(folder: Path) -> Resolver:
+    return Resolver(
+        {
+            "config.providers": "env,file,dir",
+            "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+            "config.providers.env.param.allowlist.pattern": "APP_.*",
+            "config.providers.file.class": "FileConfigProvider",
+            "config.providers.file.param.allowed.paths": str(folder),
+            "config.providers.dir.class": "DirectoryConfigProvider",
+            "config.providers.dir.param.allowed.paths": str(folder),
+        }
+    )
+
+
+def test_placeholders_are_resolved_and_their_values_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All three providers; text around them stays; unknown providers are left alone."""
+    (tmp_path / "s.properties").write_text("user = bob\npass = file-secret\n")
+    (tmp_path / "mounted").write_text("dir-secret")
+    monkeypatch.setenv("APP_KEY", "env-secret")
+    found = resolver(tmp_path)
+    resolved = found.resolve(
+        {
+            "a": "x-${env:APP_KEY}-y",
+            "b": f"${{file:{tmp_path}/s.properties:pass}}",
+            "c": f"${{dir:{tmp_path}:mounted}}",
+            "d": "${other:z}",
+        }
+    )
+    assert resolved == {"a": "x-env-secret-y", "b": "file-secret", "c": "dir-secret", "d": "${other:z}"}
+    assert found.redact("dir-secret env-secret file-secret") == "[hidden] [hidden] [hidden]"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "${env:HOME}",
+        "${env:APP_MISSING}",
+        "${file:/etc/passwd:root}",
+        "${dir:/etc:hostname}",
+        "${dir:%s:../x}",
+        "${file:%s/no:x}",
+    ],
+)
+def test_what_is_not_allowed_or_missing_is_refused(word: str, tmp_path: Path) -> None:
+    """A path outside, a name that is not allowed, a file or key that is not there."""
+    with pytest.raises(ConfigError):
+        resolver(tmp_path).resolve({"a": word.replace("%s", str(tmp_path))})
+
+
+def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
+    """Links are followed before the comparison."""
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (tmp_path / "secret").write_text("x")
+    (inside / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match="outside"):
+        resolver(inside).resolve({"a": f"${{dir:{inside}:link}}"})

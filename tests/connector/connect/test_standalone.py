@@ -1,0 +1,169 @@
+"""A standalone worker against a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from keyorder import OrderedProducer, TopicAdmin
+from support.cluster import KafkaUnderTest
+from support.connect_rig import MemorySink, alone, running, until, worker_settings
+
+
+def produce(kafka: KafkaUnderTest, topic: str, records: list[tuple[str, str]]) -> None:
+    """Write (key, value) pairs."""
+    with OrderedProducer(kafka.client_config()) as producer:
+        for key, value in records:
+            producer.produce(topic, value, key)
+
+
+def test_lines_of_a_file_go_to_a_topic_and_into_another_file(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Source and sink in one worker; a restarted worker goes on where the last one ended, without repeating a line."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("".join(f"k{i % 3}:{i}\n" for i in range(30)))
+    settings = worker_settings(kafka, tmp_path)
+    reading = {"connector.class": "FileStreamSource", "file": str(source), "topic": topic_name, "key.delimiter": ":"}
+    writing = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "topics": topic_name,
+        "file": str(target),
+        "key.delimiter": ":",
+    }
+
+    def lines() -> list[str]:
+        return target.read_text().splitlines() if target.exists() else []
+
+    with alone(settings) as worker:
+        worker.create(f"in-{topic_name}", reading)
+        worker.create(f"out-{topic_name}", writing)
+        until(lambda: len(lines()) == 30, "30 lines are there")
+    with source.open("a") as file:
+        file.writelines(f"k{i % 3}:{i}\n" for i in range(30, 60))
+    with alone(settings) as worker:
+        worker.create(f"in-{topic_name}", reading)
+        worker.create(f"out-{topic_name}", writing)
+        until(lambda: len(lines()) >= 60, "60 lines are there")
+
+    for k in range(3):
+        assert [line for line in lines() if line.startswith(f"k{k}:")] == [f"k{k}:{i}" for i in range(k, 60, 3)]
+
+
+def test_a_failed_record_fails_the_task_and_what_came_before_it_is_committed_once(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """errors.tolerance=none: FAILED with a trace, nothing behind the record is put; a restart begins with it."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    produce(kafka, topic_name, [("a", "1"), ("a", "2")])
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(topic_name, {"connector.class": "MemorySink", "topics": topic_name})
+        until(
+            lambda: worker.offsets(topic_name)["offsets"] and MemorySink.values(topic_name) == ["1", "2"], "two values"
+        )
+        produce(kafka, topic_name, [("a", "bad"), ("a", "4")])
+        until(lambda: worker.task_status(topic_name, 0)["state"] == "FAILED", "the task fails")
+
+        assert "no bad here" in worker.task_status(topic_name, 0)["trace"]
+        assert MemorySink.values(topic_name) == ["1", "2"]
+        MemorySink.good.add("bad")
+        worker.restart_task(topic_name, 0)
+        until(lambda: len(MemorySink.values(topic_name)) >= 4, "the rest is put")
+        MemorySink.good.discard("bad")
+        assert MemorySink.values(topic_name) == ["1", "2", "bad", "4"]
+
+
+def test_park_key_keeps_order_around_a_failed_record_and_releases_it(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Other keys flow; the failed key's later records follow it to the queue, and come back in order when released."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2)
+    name = topic_name
+    config = {
+        "connector.class": "MemorySink",
+        "topics": topic_name,
+        "tasks.max": "2",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"{topic_name}-dlq",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+    }
+    produce(kafka, topic_name, [("a", "1"), ("b", "1"), ("a", "bad-2"), ("a", "3"), ("b", "2"), ("a", "4")])
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(name, config)
+        until(lambda: MemorySink.values(name, "b") == ["1", "2"], "b flows")
+        until(lambda: len(worker.parked(name)) == 1, "a is parked")
+        assert admin.expand(topic_name, 5).after == 5  # a parked key that moves stays parked
+        produce(kafka, topic_name, [("a", "5"), ("b", "3")])
+        until(lambda: MemorySink.values(name, "b") == ["1", "2", "3"], "b flows on")
+        assert MemorySink.values(name, "a") == ["1"]
+
+        worker.release(name, topic_name, b"a", "replay")  # it fails again: still parked
+        first = worker.parked(name)[0]
+        until(lambda: [p.id for p in worker.parked(name)] != [first.id], "it was tried")
+        assert MemorySink.values(name, "a") == ["1"]
+        MemorySink.good.add("bad-2")
+        worker.release(name, topic_name, b"a", "replay")
+        until(lambda: worker.parked(name) == [], "a is free")
+        produce(kafka, topic_name, [("a", "6")])
+        until(lambda: len(MemorySink.values(name, "a")) >= 6, "a flows")
+        running(worker, name, 2)
+
+    assert MemorySink.values(name, "a") == ["1", "bad-2", "3", "4", "5", "6"]
+    versions = [record.version for record in MemorySink.seen[name] if record.key == "a"]
+    assert versions == sorted(versions)
+
+
+def test_the_dead_letter_queue_says_what_happened(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Connect's headers, the record's own headers and bytes; a conversion that fails is dead-lettered too."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, b"\xff", "a", headers=[("own", b"1")])
+        producer.produce(topic_name, b"fine", "a")
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(
+            topic_name,
+            {
+                "connector.class": "MemorySink",
+                "topics": topic_name,
+                "errors.tolerance": "all",
+                "errors.deadletterqueue.topic.name": f"{topic_name}-dlq",
+                "errors.deadletterqueue.topic.replication.factor": "1",
+                "errors.deadletterqueue.context.headers.enable": "true",
+                "errors.deadletterqueue.policy": "record",
+            },
+        )
+        until(lambda: MemorySink.values(topic_name) == ["fine"], "the other one is put")
+    reader = Consumer({**kafka.client_config(), "group.id": "dlq", "auto.offset.reset": "earliest"})
+    reader.subscribe([f"{topic_name}-dlq"])
+    message = until(lambda: reader.poll(1.0), "a dead letter")
+    reader.close()
+    headers = dict(message.headers())
+
+    assert (message.key(), message.value(), headers["own"]) == (b"a", b"\xff", b"1")
+    assert {
+        name: headers[f"__connect.errors.{name}"] for name in ("topic", "partition", "offset", "stage", "task.id")
+    } == {
+        "topic": topic_name.encode(),
+        "partition": b"0",
+        "offset": b"0",
+        "stage": b"VALUE_CONVERTER",
+        "task.id": b"0",
+    }
+    assert headers["__connect.errors.connector.name"] == topic_name.encode()
+    assert b"DataError" in headers["__connect.errors.exception.class.name"]
+    assert b"Traceback" in headers["__connect.errors.exception.stacktrace"]
+
+
+@pytest.mark.parametrize("setting", ["errors.deadletterqueue.topic.name", "topics"])
+def test_contradicting_settings_are_refused_with_the_setting_s_name(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, setting: str
+) -> None:
+    """A queue among the topics that are read, and no topics at all."""
+    config = {"connector.class": "MemorySink", "topics": topic_name, "errors.deadletterqueue.topic.name": topic_name}
+    if setting == "topics":
+        config = {"connector.class": "MemorySink"}
+    with alone(worker_settings(kafka, tmp_path)) as worker, pytest.raises(ValueError, match=setting):
+        worker.create(topic_name, config)

@@ -1,0 +1,119 @@
+"""Workers of a test: standalone ones in this process, and plugins that record what they are given."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from keyorder.connector import clock
+from keyorder.connector.connect import ConfigDef, SinkConnector, SinkRecord, SinkTask
+from keyorder.connector.connect.runtime.launch import Parts, standalone
+from keyorder.connector.connect.runtime.operations import Operations
+from support.cluster import KafkaUnderTest
+
+PATIENCE = 60.0
+
+
+def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+    """The first true answer of `condition`; fails with `what` when there is none."""
+    deadline = clock.now() + patience
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert clock.now() < deadline, f"not in {patience:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+def worker_settings(kafka: KafkaUnderTest, folder: Path, **more: str) -> dict[str, str]:
+    """A standalone worker's properties."""
+    return {
+        **kafka.client_config(),
+        "key.converter": "StringConverter",
+        "value.converter": "StringConverter",
+        "offset.storage.file.filename": str(folder / "offsets.json"),
+        "offset.flush.interval.ms": "300",
+        "listeners": "",
+        "plugin.classes": "support.connect_rig:MemorySink",
+        "consumer.session.timeout.ms": "6000",
+        "consumer.heartbeat.interval.ms": "1000",
+        "consumer.fetch.wait.max.ms": "50",
+        "internal.replication.factor": "1",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+@contextmanager
+def alone(settings: Mapping[str, str]) -> Iterator[Operations]:
+    """A standalone worker in this process."""
+    operations = standalone(Parts.of(settings, distributed=False), "")
+    operations.herder.start()
+    try:
+        yield operations
+    finally:
+        operations.herder.stop()
+
+
+def running(operations: Operations, name: str, tasks: int = 1) -> None:
+    """Wait until that many tasks run."""
+
+    def all_run() -> bool:
+        states = [task["state"] for task in operations.status(name)["tasks"]]
+        assert "FAILED" not in states, operations.status(name)
+        return states == ["RUNNING"] * tasks
+
+    until(all_run, f"{name} has {tasks} running tasks")
+
+
+class MemorySink(SinkConnector):
+    """Keeps what its tasks were given in `MemorySink.seen`, by connector; `bad` values are reported or fail."""
+
+    seen: dict[str, list[SinkRecord]] = {}
+    flushed: dict[str, int] = {}
+    good: set[str] = set()
+    lock = threading.Lock()
+
+    @classmethod
+    def config(cls) -> ConfigDef:
+        return ConfigDef()
+
+    @classmethod
+    def task_class(cls) -> type[SinkTask]:
+        return MemoryTask
+
+    def start(self, config: dict[str, str]) -> None:
+        self._config = config
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [{**self._config, "number": str(i)} for i in range(max_tasks)]
+
+    @classmethod
+    def values(cls, name: str, key: str | None = None) -> list[Any]:
+        with cls.lock:
+            return [r.value for r in cls.seen.get(name, []) if key is None or r.key == key]
+
+
+class MemoryTask(SinkTask):
+    """The task of MemorySink."""
+
+    def start(self, config: dict[str, str]) -> None:
+        self._name = config["name"]
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        for record in records:
+            if str(record.value).startswith("bad") and record.value not in MemorySink.good:
+                error = ValueError(f"no {record.value} here")
+                if self.context.errant_record_reporter is None:
+                    raise error
+                self.context.errant_record_reporter.report(record, error)
+                continue
+            with MemorySink.lock:
+                MemorySink.seen.setdefault(self._name, []).append(record)
+
+    def flush(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        with MemorySink.lock:
+            MemorySink.flushed[self._name] = len(MemorySink.seen.get(self._name, []))
