@@ -14,8 +14,8 @@ import click
 from ...partitioner.errors import BrokerUnreachableError, ConfigError, PeerError, UsageError
 from .. import clock
 from .connecting import read_properties
-from .controller import stopped_by_signals
 from .output import emit, emit_json, output_option
+from .signals import stopped_by_signals
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _LOOK = 0.5
