@@ -20,7 +20,7 @@ from .output import emit_json, error_document, wants_json
 # Name of a command: "module below keyorder:click command". Imported when called for, so that one
 # command does not wait for the libraries of all.
 COMMANDS = {
-    "change": "connector.cli.change:change",
+    "change": "connector.cli.changes.change:change",
     "bench": "connector.cli.bench:bench",
     "connect": "connector.cli.connect:connect",
     "controller": "connector.cli.controller:controller",
@@ -29,7 +29,7 @@ COMMANDS = {
     "gates": "connector.cli.gates:gates",
     "groups": "connector.cli.groups:groups",
     "local": "connector.cli.local:local",
-    "status": "connector.cli.status:status",
+    "status": "connector.cli.changes.status:status",
     "topics": "connector.cli.topics:topics",
 }
 

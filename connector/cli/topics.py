@@ -3,61 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
 
-from ...partitioner.errors import BrokerUnreachableError, CountError
+from ...partitioner.errors import BrokerUnreachableError
 from ...partitioner.layout import Layout, same_routing
-from ...partitioner.timeline import Retirement
 from ..admin import TopicAdmin, split_topic_config
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata, identify
-from ..operations.forecast import ForcedDrain
-from ..operations.notices import Code, of_adoption, of_change
-from .confirming import confirm
+from ..operations.notices import of_adoption
+from .changes.resizing import expand, plan, shrink
 from .connecting import Connection, connection_options, pairs
 from .output import emit, emit_json, output_option
-from .plan_output import forced_document, plan_document, show_plan
 from .topics_drain import drain
 from .topics_output import (
-    change_document,
     description_document,
     layout_document,
     notices_document,
-    show_change,
     show_description,
     show_notices,
-    steps_shown,
 )
 
 _COUNT = click.IntRange(min=1)
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
-
-_groups_option = click.option(
-    "--group", "groups", multiple=True, help="Whose backlog to tell; repeatable. [default: all that read the topic]"
-)
-_sample_option = click.option(
-    "--sample",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="Look twice, so many seconds apart, for the pace of groups and producers.",
-)
-_wait_option = click.option(
-    "--wait-for-groups", "waited", default="", help="Comma-separated groups that have to read what a shrink retires."
-)
-_delay_option = click.option(
-    "--delete-partitions-delay",
-    "delay_ms",
-    type=click.IntRange(min=0),
-    default=None,
-    metavar="MS",
-    help="How long retired partitions stay readable, 0 for not at all. [default: the topic's setting]",
-)
 
 
 @click.group()
@@ -181,139 +152,6 @@ def describe(connection: Connection, topic: str, groups: Sequence[str], output: 
         show_description(description)
 
 
-@topics.command()
-@_topic_option
-@click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic would have.")
-@_groups_option
-@_sample_option
-@_wait_option
-@_delay_option
-@output_option
-@connection_options(timeout=30)
-def plan(
-    connection: Connection,
-    topic: str,
-    partitions: int,
-    groups: Sequence[str],
-    sample: float,
-    waited: str,
-    delay_ms: int | None,
-    output: str,
-) -> None:
-    """Say what a change would do, and change nothing.
-
-    Which keys move from where to where, what each group has to read first, how long that may take, and what to know
-    before. A time that was not measured is unknown: --sample looks twice.
-    """
-    connection.reach()
-    _show_plan(connection, topic, partitions, groups, sample, output, Retirement(False, _names(waited), delay_ms))
-
-
-@topics.command()
-@_topic_option
-@click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic shall have.")
-@_groups_option
-@_sample_option
-@_dry_run_option
-@output_option
-@connection_options(timeout=120)
-def expand(
-    connection: Connection,
-    topic: str,
-    partitions: int,
-    groups: Sequence[str],
-    sample: float,
-    dry_run: bool,
-    output: str,
-) -> None:
-    """Grow a topic while it is written and read. The same command again resumes a change that was cut off.
-
-    A change that does not get through within --timeout is given up; the layout is then as it was before. --group and
-    --sample go with --dry-run.
-    """
-    connection.reach()
-    with TopicAdmin(connection.config) as admin:
-        timeline = admin.timeline(topic)
-    if partitions < timeline.layout.count:
-        raise CountError(topic, timeline.layout.count, partitions, "expand only grows")
-    if dry_run:
-        _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
-        return
-    show_notices(of_change(timeline, partitions))
-    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
-        change = admin.expand(topic, partitions, connection.timeout)
-    if output == "json":
-        emit_json(change_document(change))
-    else:
-        show_change(change)
-
-
-@topics.command()
-@_topic_option
-@click.option("--partitions", type=_COUNT, required=True, help="How many partitions shall stay active.")
-@click.option(
-    "--immediate", is_flag=True, help="Empty the retired partitions without the delay (groups are waited for)."
-)
-@_wait_option
-@_delay_option
-@click.option("--force", is_flag=True, help="Do not wait for groups either. What they have not read is lost.")
-@click.option("--confirm", "confirmation", default=None, metavar="TOPIC", help="The topic's name again, for --force.")
-@_groups_option
-@_sample_option
-@_dry_run_option
-@output_option
-@connection_options(timeout=120)
-def shrink(
-    connection: Connection,
-    topic: str,
-    partitions: int,
-    immediate: bool,
-    waited: str,
-    delay_ms: int | None,
-    force: bool,
-    confirmation: str | None,
-    groups: Sequence[str],
-    sample: float,
-    dry_run: bool,
-    output: str,
-) -> None:
-    """Retire partitions while the topic is written and read, down to its initial count at the lowest.
-
-    A retired partition is read to its end and then kept empty: a stock cluster cannot remove it, a later growth uses it
-    again. The same command again resumes a change that was cut off. --immediate, --delete-partitions-delay and --force also
-    apply to what was retired before and is not emptied yet. --group and --sample go with --dry-run.
-    """
-    if confirmation is not None and not force:
-        raise click.UsageError("--confirm goes with --force.")
-    connection.reach()
-    retirement = Retirement(immediate, _names(waited), delay_ms, force)
-    with TopicAdmin(connection.config) as admin:
-        timeline = admin.timeline(topic)
-        layout = timeline.layout
-        if partitions > layout.count:
-            raise CountError(topic, layout.count, partitions, "shrink only retires")
-        if partitions < layout.initial:
-            raise CountError(topic, layout.count, partitions, f"it cannot go below its initial {layout.initial}")
-        lost = admin.forced_drain(topic, partitions) if force else None
-    if dry_run:
-        _show_plan(connection, topic, partitions, groups, sample, output, retirement, lost)
-        return
-    show_notices(of_change(timeline, partitions))
-    if lost is not None:
-        confirm(topic, confirmation, lost.lines())
-    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
-        change = admin.shrink(topic, partitions, immediate, retirement.groups, connection.timeout, delay_ms, force)
-        show_notices([notice for notice in change.warnings if notice.code in (Code.SWITCH_OFF, Code.COMPACTED)])
-        drained = admin.drain(topic) if retirement.asked_for else []
-    if output == "json":
-        steps = [{**asdict(step), "state": step.state.value} for step in drained]
-        emit_json({**change_document(change), "drained": steps})
-    else:
-        show_change(change)
-        for step in drained:
-            click.echo(f"Partition {step.partition}: {step.what if step.done else 'waits for ' + step.what}")
-
-
 @topics.command("list")
 @output_option
 @connection_options(timeout=30)
@@ -348,32 +186,6 @@ def list_(connection: Connection, output: str) -> None:
     emit(output, {"topics": found}, ("topic", "initial", "partitions", "epoch", "state"), rows)
 
 
-def _show_plan(
-    connection: Connection,
-    topic: str,
-    partitions: int,
-    groups: Sequence[str],
-    sample: float,
-    output: str,
-    wishes: Retirement,
-    lost: ForcedDrain | None = None,
-) -> None:
-    with TopicAdmin(connection.config) as admin:
-        found = admin.plan(
-            topic, partitions, groups or None, wishes.groups, wishes.immediate, wishes.delay_ms, sample, wishes.forced
-        )
-    if output == "json":
-        emit_json({**plan_document(found), "forced": None if lost is None else forced_document(lost)})
-        return
-    show_plan(found)
-    for line in [] if lost is None else lost.lines():
-        click.echo(line)
-
-
-def _names(words: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in words.split(",") if word.strip())
-
-
 def _state(exists: bool, changing: bool, ordered: bool) -> str:
     if not exists:
         return "deleted"
@@ -395,3 +207,7 @@ def _validate(
         raise translate(raised.args[0], "create", f"topic {topic}", servers) from raised
     except TimeoutError as raised:
         raise BrokerUnreachableError(servers, f"create topic {topic}") from raised
+
+
+for _command in (plan, expand, shrink):
+    topics.add_command(_command)

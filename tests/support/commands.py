@@ -22,6 +22,12 @@ class Run(NamedTuple):
         parsed: dict[str, Any] = json.loads(self.out)
         return parsed
 
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error object of a failed command."""
+        found: dict[str, Any] = self.document["error"]
+        return found
+
 
 class Command:
     """`keyorder <words>` in this process, against the test's broker."""

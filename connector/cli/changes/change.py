@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from ..admin import TopicAdmin
-from ..metadata import cluster_metadata
-from ..operations.aborting import Abort
-from ..operations.change_status import ChangeStatus, DrainStatus
-from .connecting import Connection, connection_options
-from .output import emit_json, emit_table, output_option
-from .topics_output import drain_document, layout_document, open_change_document, time_text
+from ...admin import TopicAdmin
+from ...metadata import cluster_metadata
+from ...operations.aborting import Abort
+from ...operations.change_status import ChangeStatus, DrainStatus
+from ..connecting import Connection, connection_options
+from ..output import emit_json, emit_table, output_option
+from ..topics_output import drain_document, layout_document, open_change_document, time_text
 
 
 @click.group()

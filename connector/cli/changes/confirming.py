@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from ...partitioner.errors import NotConfirmedError
+from ....partitioner.errors import NotConfirmedError
 
 
 def confirm(topic: str, given: str | None, losing: Sequence[str]) -> None:

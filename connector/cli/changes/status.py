@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from .. import clock
-from ..operations.description import TopicDescription
-from ..operations.overview import Overview
-from .connecting import Connection, connection_options
-from .output import emit_json, output_option
-from .signals import stopped_by_signals
-from .topics_output import description_document
+from ... import clock
+from ...operations.description import TopicDescription
+from ...operations.overview import Overview
+from ..connecting import Connection, connection_options
+from ..output import emit_json, output_option
+from ..signals import stopped_by_signals
+from ..topics_output import description_document
 
 _COLUMNS = ("topic", "partitions", "epoch", "change", "writers", "retired", "groups behind closed gates")
 

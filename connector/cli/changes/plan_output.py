@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ..operations.forecast import ChangeForecast, ForcedDrain, GroupForecast, HoldForecast
-from .output import emit_table
-from .topics_output import layout_document, notices_document, show_notices
+from ...operations.forecast import ChangeForecast, ForcedDrain, GroupForecast, HoldForecast
+from ..output import emit_table
+from ..topics_output import layout_document, notices_document, show_notices
 
 
 def plan_document(found: ChangeForecast) -> dict[str, Any]:

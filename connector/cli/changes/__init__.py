@@ -1,0 +1,1 @@
+"""Commands around a layout change: plan, make, watch and give up."""
