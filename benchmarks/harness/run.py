@@ -20,13 +20,13 @@ from .plots import save_plot
 from .report import document, save, show
 
 FOLDER = Path(__file__).resolve().parents[1]
-_FILE = re.compile(r"p\d+_\w+")
+_FILE = re.compile(r"[pr]\d+_\w+")
 
 
 def measures() -> dict[str, Measure]:
     """Every measure of the folder by its id, in the order of the numbers. A file's name begins with its id."""
     found: dict[str, Measure] = {}
-    for path in sorted(FOLDER.glob("p*_*.py")):
+    for path in sorted(FOLDER.glob("[pr]*_*.py")):
         if _FILE.fullmatch(path.stem):
             measure = import_module(f"{__package__.rpartition('.')[0]}.{path.stem}").MEASURE
             found[measure.id] = measure
