@@ -171,7 +171,7 @@ def load_code(message):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _murmur2(at, length):
+def murmur2(at, length):
     """`murmur2(bytes) & 0x7fffffff` of the `length` bytes at an address, as Java's Utils.murmur2 has it."""
     m = np.uint32(0x5BD1E995)
     h = np.uint32(np.uint32(0x9747B28C) ^ np.uint32(length))
@@ -193,7 +193,7 @@ def _murmur2(at, length):
 
 
 @njit(cache=True, nogil=True)
-def _valid(bits, row):
+def valid(bits, row):
     return len(bits) == 0 or (bits[row >> 3] >> np.uint8(row & 7)) & np.uint8(1) != 0
 
 
@@ -202,7 +202,7 @@ def hashes(data, ends, bits, first, out):
     for i in range(len(out)):
         row = first + i
         start = np.int64(ends[row])
-        out[i] = _murmur2(data + start, np.int64(ends[row + 1]) - start) if _valid(bits, row) else -1
+        out[i] = murmur2(data + start, np.int64(ends[row + 1]) - start) if valid(bits, row) else -1
 
 
 @njit(cache=True, nogil=True)
@@ -212,11 +212,11 @@ def homes(data, ends, bits, first, low, split, out):
     binary = low & mask == 0
     for i in range(len(out)):
         row = first + i
-        if not _valid(bits, row):
+        if not valid(bits, row):
             out[i] = -1
             continue
         start = np.int64(ends[row])
-        h = _murmur2(data + start, np.int64(ends[row + 1]) - start)
+        h = murmur2(data + start, np.int64(ends[row + 1]) - start)
         home = h & mask if binary else h % low
         if home < split:
             home = h & (2 * low - 1) if binary else h % (2 * low)

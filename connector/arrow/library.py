@@ -52,10 +52,13 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_header_cnt": (ctypes.c_size_t, [_WORD]),
     "rd_kafka_header_get_all": (_INT, [_WORD, ctypes.c_size_t, _WORD, _WORD, _WORD]),
     "rd_kafka_produce_batch": (_INT, [_WORD, ctypes.c_int32, _INT, _WORD, _INT]),
+    "rd_kafka_headers_new": (_WORD, [ctypes.c_size_t]),
+    "rd_kafka_header_add": (_INT, [_WORD, _WORD, ctypes.c_ssize_t, _WORD, ctypes.c_ssize_t]),
+    "rd_kafka_headers_destroy": (None, [_WORD]),
     "rd_kafka_produceva": (_WORD, [_WORD, _WORD, ctypes.c_size_t]),
     "rd_kafka_error_code": (_INT, [_WORD]),
     "rd_kafka_error_destroy": (None, [_WORD]),
-    "rd_kafka_interceptor_add_on_acknowledgement": (_INT, [_WORD, _TEXT, _WORD, _WORD]),
+    "rd_kafka_conf_set_dr_msg_cb": (None, [_WORD, _WORD]),
 }
 
 
@@ -89,6 +92,26 @@ class Library:
         return pointer
 
 
+class Callback:
+    """One callback of a live client, as its configuration holds it: it can be read and replaced."""
+
+    def __init__(self, library: Library, handle: int, name: str) -> None:
+        self._name = name
+        self._get, self._set = library.conf_get, getattr(library, f"conf_set_{name}")
+        self._conf = library.conf(handle)
+
+    @property
+    def address(self) -> int | None:
+        """The function, None without one."""
+        text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+        found = self._get(self._conf, self._name.encode(), ctypes.addressof(text), ctypes.addressof(size)) == 0
+        return int(text.value, 16) if found and text.value else None
+
+    def replace(self, address: int | None) -> None:
+        """Put another function in its place."""
+        self._set(self._conf, address)
+
+
 class ErrorSink:
     """Takes the errors that a bare C call would hand to the binding's error callback, which has to run inside a poll().
 
@@ -97,19 +120,19 @@ class ErrorSink:
     """
 
     def __init__(self, library: Library, handle: int) -> None:
-        self._library, self._conf = library, library.conf(handle)
         self._errors: list[tuple[int, str]] = []
-        self._callback = _ERROR_CALLBACK(self._told)
-        self._ours = ctypes.cast(self._callback, ctypes.c_void_p).value
-        self._theirs = self._current()
+        self._function = _ERROR_CALLBACK(self._told)
+        self._ours = ctypes.cast(self._function, ctypes.c_void_p).value
+        self._callback = Callback(library, handle, "error_cb")
+        self._theirs = self._callback.address
         with self:
-            self.usable = self._current() == self._ours
+            self.usable = self._callback.address == self._ours
 
     def __enter__(self) -> None:
-        self._library.conf_set_error_cb(self._conf, self._ours)
+        self._callback.replace(self._ours)
 
     def __exit__(self, *_: object) -> None:
-        self._library.conf_set_error_cb(self._conf, self._theirs)
+        self._callback.replace(self._theirs)
 
     def taken(self) -> list[tuple[int, str]]:
         """(code, text) of each error since the last call."""
@@ -118,11 +141,6 @@ class ErrorSink:
 
     def _told(self, _: int, code: int, text: bytes | None, __: int) -> None:
         self._errors.append((code, (text or b"").decode("utf-8", "replace")))
-
-    def _current(self) -> int | None:
-        text, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
-        found = self._library.conf_get(self._conf, b"error_cb", ctypes.addressof(text), ctypes.addressof(size)) == 0
-        return int(text.value, 16) if found and text.value else None
 
 
 @functools.lru_cache(maxsize=1)

@@ -113,3 +113,34 @@ def call_i32_5(typing_context, function, a, b, c, d, e):
 def call_void_1(typing_context, function, a):
     """Call a C function of one word that returns nothing."""
     return _caller(types.void, 1)
+
+
+@intrinsic
+def store_i64(typing_context, address, value):
+    """Write 8 bytes at `address`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[1], builder.inttoptr(args[0], _I64.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def raise_atomically(typing_context, address, value):
+    """Make the 8 bytes at `address` at least `value`. Returns the old value."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("max", builder.inttoptr(args[0], _I64.as_pointer()), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def add_atomically(typing_context, address, value):
+    """Add to the 8 bytes at `address`, seen by all threads after what was written before it. Returns the old value."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], _I64.as_pointer()), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), codegen

@@ -1,0 +1,287 @@
+"""Handing rows to the client library with a partition for each: by its C calls, or by produce() where they cannot be had."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from llvmlite.binding import add_symbol
+
+from ...partitioner.errors import UsageError
+from ...partitioner.routing import HINT_HEADER
+from . import sending_kernels as kernels
+from .hashing import hash_column, key_buffers
+from .library import Callback, Library, say_once
+from .schema import HEADERS
+from .tally import Tally
+
+_AT_ONCE = 10_000
+_QUEUE_FULL = int(KafkaError._QUEUE_FULL)
+_NOTHING = np.zeros(8, np.uint8)
+_NO_WORDS = np.zeros(0, np.int64)
+_HINT_NAME = np.frombuffer(HINT_HEADER.encode() + b"\0", np.uint8)
+
+
+class Rows:
+    """Rows that are ready to be sent. Built once per batch; holds the columns alive.
+
+    partitions: int32, one per row. hints: epochs, 0 for none; None when no row has one.
+
+    Raises UsageError for a column of another type, or a record that is larger than `most_bytes`.
+    """
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        if "value" not in names and "key" not in names:
+            raise UsageError(f"the batch has neither a column 'value' nor 'key', but {', '.join(names)}")
+        count = self.count = len(batch)
+        self.value = _binary(batch, "value", count)
+        self.key = _binary(batch, "key", count)
+        self.headers = _headers(batch, count)
+        self.times = _times(batch)
+        self.plain = self.headers is None and self.times is None
+
+    def sizes(self) -> np.ndarray[Any, Any]:
+        """Bytes of key and value of each row, an upper bound where one is null."""
+        total = np.zeros(self.count, np.int64)
+        for column in (self.key, self.value):
+            _, ends, _, first = key_buffers(column)
+            total += np.diff(ends[first : first + self.count + 1])
+        return total
+
+
+class Sender(Protocol):
+    """Sends rows without callbacks; the blocks of `tally` count what becomes of them."""
+
+    tally: Tally
+
+    def send(self, topic: str, rows: Rows, partitions: Any, opaques: Any, hints: Any, first: int, count: int) -> int:
+        """Queue rows [first, first + count). Returns how many were queued: fewer when the queue is full.
+
+        partitions: int32, opaques: int64 of the blocks that count them; hints: int64 epochs (0: none) or None.
+        Raises KafkaException with what stops the first row, if it is not a full queue.
+        """
+
+    def close(self) -> None:
+        """Release what was opened; the producer is the caller's."""
+
+
+def sender(raw: Producer, library: Library | None) -> Sender:
+    """The best sender for this producer. To be made before its first record is sent."""
+    if library is not None:
+        handle = library.handle(raw)
+        if handle is not None and _count_deliveries(library, handle):
+            return NativeSender(raw, library, handle)
+        say_once("the delivery callback behind the Producer object cannot be replaced")
+    return MessageSender(raw)
+
+
+@functools.lru_cache(maxsize=1)
+def _delivery_callback(binding: int) -> int:
+    """The compiled delivery callback, which passes on to the binding's own."""
+    add_symbol("keyorder_binding_delivery_callback", binding)
+    from .delivery_kernel import on_delivery
+
+    return int(on_delivery.address)
+
+
+def _count_deliveries(library: Library, handle: int) -> bool:
+    """Put the compiled delivery callback before the binding's. False when that cannot be done."""
+    callback = Callback(library, handle, "dr_msg_cb")
+    binding = callback.address
+    if binding is None or _BINDINGS.setdefault("dr_msg_cb", binding) != binding:
+        return False
+    ours = _delivery_callback(binding)
+    callback.replace(ours)
+    return callback.address == ours
+
+
+# The binding's own callback: one function for all producers of the process.
+_BINDINGS: dict[str, int] = {}
+
+
+class _Partitions:
+    """How many partitions the library knows of: its batch call loses count of a record for any other."""
+
+    def __init__(self, raw: Producer) -> None:
+        self._raw = raw
+        self._counts: dict[str, int] = {}
+
+    def check(self, topic: str, partitions: Any) -> None:
+        """Raises KafkaException for a topic or a partition that is not there."""
+        highest = int(partitions.max())
+        if highest < self._counts.get(topic, 0):
+            return
+        found = self._raw.list_topics(topic, timeout=10).topics.get(topic)
+        if found is None or found.error is not None:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC) if found is None else found.error)
+        self._counts[topic] = len(found.partitions)
+        if highest >= self._counts[topic]:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, f"{topic} has no partition {highest}"))
+
+
+class NativeSender:
+    """C calls. Not thread-safe."""
+
+    def __init__(self, raw: Producer, library: Library, handle: int) -> None:
+        self.tally = Tally()
+        self._raw, self._library, self._handle = raw, library, handle
+        self._topics: dict[str, int] = {}
+        self._known = _Partitions(raw)
+        self._messages = np.empty((_AT_ONCE, 9), np.int64)
+        self._vus = np.zeros((8, 9), np.int64)
+        self._codes = np.zeros(1, np.int32)
+        names = ("headers_new", "header_add", "produceva", "error_code", "error_destroy", "headers_destroy")
+        self._calls = np.array([library.address(name) for name in names], np.int64)
+
+    def send(self, topic: str, rows: Rows, partitions: Any, opaques: Any, hints: Any, first: int, count: int) -> int:
+        """See Sender."""
+        if not count:
+            return 0
+        if topic not in self._topics:
+            self._topics[topic] = self._library.topic_new(self._handle, topic.encode(), None)
+        self._known.check(topic, partitions[first : first + count])
+        way = self._plain if rows.plain and hints is None else self._rich
+        sent = 0
+        while sent < count:
+            n = min(count - sent, _AT_ONCE)
+            done = way(topic, rows, partitions, opaques, hints, first + sent, n)
+            sent += done
+            if done < n:
+                code = int(self._codes[0])
+                if code != _QUEUE_FULL and not sent:
+                    raise KafkaException(KafkaError(code))
+                break
+        return sent
+
+    def close(self) -> None:
+        """See Sender."""
+        for handle in self._topics.values():
+            self._library.topic_destroy(handle)
+        self._topics.clear()
+
+    def _plain(self, topic: str, rows: Rows, partitions: Any, opaques: Any, hints: Any, first: int, n: int) -> int:
+        columns = (*key_buffers(rows.key), *key_buffers(rows.value))
+        kernels.fill(self._messages, self._topics[topic], partitions, opaques, first, n, *columns, _NOTHING.ctypes.data)
+        flags = kernels.COPY | kernels.PER_MESSAGE_PARTITION
+        self._library.produce_batch(self._topics[topic], -1, flags, self._messages.ctypes.data, n)
+        return int(kernels.taken(self._messages, n, self._codes))
+
+    def _rich(self, topic: str, rows: Rows, partitions: Any, opaques: Any, hints: Any, first: int, n: int) -> int:
+        lists: tuple[Any, ...] = (_NO_WORDS.astype(np.int32), _NOTHING[:0], 0)
+        names = data = (0, np.zeros(1, np.int32), _NOTHING[:0], 0)
+        if rows.headers is not None:
+            validity, ends = rows.headers.buffers()[:2]
+            bits = (
+                np.frombuffer(validity, np.uint8) if validity is not None and rows.headers.null_count else _NOTHING[:0]
+            )
+            lists = (np.frombuffer(ends, np.int32), bits, rows.headers.offset)
+            names, data = key_buffers(rows.headers.values.field(0)), key_buffers(rows.headers.values.field(1))
+        epochs, index = (_NO_WORDS, _NO_WORDS) if hints is None else np.unique(hints, return_inverse=True)
+        texts = [np.frombuffer(str(epoch).encode(), np.uint8) for epoch in epochs.tolist()]
+        marks = index + 1 if hints is None else np.where(hints > 0, index + 1, 0).astype(np.int64)
+        columns = (*key_buffers(rows.key), *key_buffers(rows.value), _NO_WORDS if rows.times is None else rows.times)
+        hint = (
+            marks,
+            _HINT_NAME.ctypes.data,
+            len(_HINT_NAME) - 1,
+            np.array([text.ctypes.data for text in texts], np.int64),
+            np.array([len(text) for text in texts], np.int64),
+        )
+        where = (self._calls, self._handle, self._topics[topic], partitions, opaques, first, n)
+        out = (_NOTHING.ctypes.data, self._vus, self._vus.ctypes.data, self._codes)
+        return int(kernels.send_one_by_one(*where, *columns, *lists, *names, *data, *hint, *out))
+
+
+class MessageSender:
+    """produce(), row by row. Not thread-safe."""
+
+    def __init__(self, raw: Producer) -> None:
+        self.tally = Tally()
+        self._raw, self._known = raw, _Partitions(raw)
+
+    def send(self, topic: str, rows: Rows, partitions: Any, opaques: Any, hints: Any, first: int, count: int) -> int:
+        """See Sender."""
+        if not count:
+            return 0
+        self._known.check(topic, partitions[first : first + count])
+        keys, values = rows.key.slice(first, count).to_pylist(), rows.value.slice(first, count).to_pylist()
+        headers = [None] * count if rows.headers is None else rows.headers.slice(first, count).to_pylist()
+        hashes = hash_column(rows.key.slice(first, count))
+        for i in range(count):
+            own = None if headers[i] is None else [(h["key"], h["value"]) for h in headers[i] or ()]
+            hint = 0 if hints is None else int(hints[first + i])
+            if hint:
+                own = [pair for pair in own or () if pair[0] != HINT_HEADER]
+                own.append((HINT_HEADER, str(hint).encode()))
+            try:
+                self._raw.produce(
+                    topic,
+                    values[i],
+                    keys[i],
+                    int(partitions[first + i]),
+                    on_delivery=partial(self._delivered, int(opaques[first + i]) - 1, int(hashes[i])),
+                    timestamp=0 if rows.times is None else int(rows.times[first + i]),
+                    headers=own,
+                )
+            except BufferError:
+                return i
+            except KafkaException:
+                if i:
+                    return i
+                raise
+        return count
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    def _delivered(self, block: int, key_hash: int, error: KafkaError | None, message: Message) -> None:
+        self.tally.count(block, 0 if error is None else error.code(), message.offset(), key_hash)
+
+
+def most_bytes(config: Mapping[str, Any]) -> int:
+    """The largest record that the client library takes."""
+    return int(config.get("message.max.bytes", config.get("message.copy.max.bytes", 1_000_000)))
+
+
+def _binary(batch: pa.RecordBatch, name: str, count: int) -> pa.Array:
+    if name not in batch.schema.names:
+        return pa.nulls(count, pa.binary())
+    column = batch.column(name)
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        return column
+    if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
+        return column
+    if pa.types.is_fixed_size_binary(column.type) or pa.types.is_null(column.type):
+        return column.cast(pa.binary())
+    raise UsageError(f"column {name!r} is {column.type}: it has to be binary or string")
+
+
+def _headers(batch: pa.RecordBatch, count: int) -> pa.Array | None:
+    if "headers" not in batch.schema.names:
+        return None
+    column = batch.column("headers")
+    if column.null_count == count:
+        return None
+    try:
+        return column if column.type == HEADERS else column.cast(HEADERS)
+    except pa.ArrowException as error:
+        raise UsageError(f"column 'headers' is {column.type}: it has to be {HEADERS}") from error
+
+
+def _times(batch: pa.RecordBatch) -> np.ndarray[Any, Any] | None:
+    """Milliseconds since 1970, 0 for null: the library sets the present time there."""
+    if "timestamp" not in batch.schema.names:
+        return None
+    column = batch.column("timestamp")
+    if not pa.types.is_timestamp(column.type) or column.null_count == len(column):
+        if pa.types.is_timestamp(column.type) or pa.types.is_null(column.type):
+            return None
+        raise UsageError(f"column 'timestamp' is {column.type}: it has to be a timestamp")
+    milliseconds = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64()).fill_null(0)
+    return np.asarray(milliseconds.to_numpy(zero_copy_only=False), np.int64)
