@@ -2,10 +2,12 @@
 
 An offset alone does not prove that the flush ran, and a commit without metadata would erase the proof that an earlier
 one made; so every commit carries `ko1:<epoch>`. The broker lets any live member commit any partition; only owned ones
-are committed here, on the polling thread, synchronously, so none is on its way when a revocation has been handled.
+are committed here, on the polling thread, and none is on its way when a revocation has been handled.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -16,6 +18,7 @@ from . import clock
 from .config import ConsumerSettings
 from .kafka_errors import translate
 from .membership import Membership
+from .messages import Place
 from .owned import Owned
 from .strays import Strays
 
@@ -49,6 +52,7 @@ class Committer:
         self._next_commit = clock.now() + settings.auto_commit_interval
         self._next_idle = clock.now() + _IDLE_RECOMMIT
         self.through_transactions = False
+        self._pending: dict[Place, deque[tuple[Owned, TopicPartition]]] = {}
 
     def periodic(self) -> None:
         """The automatic commit, and from time to time one of idle positions, so that they do not expire."""
@@ -72,9 +76,14 @@ class Committer:
             owned.stored = place.offset
             owned.processed = owned.processed_up_to(place.offset)
 
-    def by_application(self, places: list[TopicPartition] | None) -> list[TopicPartition]:
-        """commit() of the application. Raises KafkaException as confluent_kafka does."""
+    def by_application(self, places: list[TopicPartition] | None, asynchronous: bool) -> list[TopicPartition] | None:
+        """commit() of the application. Raises KafkaException as confluent_kafka does.
+
+        asynchronous: returns None at once; the next polls learn what became of it. The broker takes commits of one
+        member in their order, so a later one never loses against it.
+        """
         owned_places: dict[Owned, int] = {}
+        notes: dict[Owned, str] = {}
         if places is None:
             for owned in self._members.owned.values():
                 if owned.started and (self._settings.auto_store or owned.stored is not None):
@@ -87,13 +96,31 @@ class Committer:
             if owned_ is None:
                 raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
             owned_places[owned_] = owned_.processed_up_to(place.offset)
+            if place.metadata:
+                notes[owned_] = place.metadata
         for owned, offset in owned_places.items():
             owned.processed = offset
-        results = self._commit(owned_places)
+        if asynchronous:
+            self._send(owned_places, notes)
+            return None
+        results = self._commit(owned_places, notes=notes)
         for result in results:
             if result.error is not None:
                 raise KafkaException(result.error)
         return results
+
+    def arrived(self, error: KafkaError | None, results: list[TopicPartition]) -> None:
+        """What became of an asynchronous commit. Inside the client library's poll: nothing is raised here."""
+        for result in results:
+            sent = self._pending.get((result.topic, result.partition))
+            while sent:
+                owned, place = sent.popleft()
+                if place.offset != result.offset:
+                    continue  # of an earlier commit whose answer said nothing of this partition
+                if error is None and result.error is None:
+                    self._acknowledged(owned, place)
+                break
+        self._members.guarded(lambda: self._tell(error, results))
 
     def flush_and_prove(self) -> None:
         """Where a position has passed a cut: let the application flush, then commit the position with the epoch.
@@ -125,7 +152,11 @@ class Committer:
                 owned.flushed = max(owned.flushed, epoch)
 
     def on_revoke(self, owned: list[Owned]) -> None:
-        """The last commit of partitions that are about to go."""
+        """The last commit of partitions that are about to go. None is on its way any more when this returns."""
+        pending = {o: self._pending[o.place][-1][1].offset for o in owned if self._pending.get(o.place)}
+        if pending and not self._settings.auto_commit:
+            # Sent behind them on the same connection: when this one is answered, so are they.
+            self._patiently(pending)
         if self._settings.auto_commit and not self.strays.pending:
             for o in owned:
                 if o.started:
@@ -133,12 +164,17 @@ class Committer:
             due = [o for o in owned if o.started and o.processed != (o.committed or 0)]
             if due and not self.through_transactions:
                 # The next owner starts where this commit says: passing trouble is worth waiting for.
-                Retrying(
-                    stop=stop_after_delay(_REVOKE_PATIENCE),
-                    wait=wait_fixed(0.1),
-                    retry=retry_if_result(lambda done: not done),
-                    retry_error_callback=lambda state: None,
-                )(self._attempt, {o: o.processed for o in due}, {})
+                self._patiently({o: o.processed for o in due})
+        for o in owned:
+            self._pending.pop(o.place, None)
+
+    def _patiently(self, offsets: dict[Owned, int]) -> None:
+        Retrying(
+            stop=stop_after_delay(_REVOKE_PATIENCE),
+            wait=wait_fixed(0.1),
+            retry=retry_if_result(lambda done: not done),
+            retry_error_callback=lambda state: None,
+        )(self._attempt, offsets, {})
 
     def _settle_tail(self, owned: Owned) -> None:
         """Pass a tail that shows no records, if all before it is done with."""
@@ -175,14 +211,28 @@ class Committer:
             ) from raised
         return all(result.error is None for result in results)
 
-    def _commit(self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None = None) -> list[TopicPartition]:
+    def _places(
+        self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None, notes: dict[Owned, str]
+    ) -> list[TopicPartition]:
         places = []
         for owned, offset in offsets.items():
             timeline = self._members.view(owned.topic).timeline
-            epoch = min(
-                max(owned.flushed, (proofs or {}).get(owned, -1)), flushed_epoch(timeline, owned.partition, offset)
-            )
-            places.append(TopicPartition(owned.topic, owned.partition, offset, metadata_of(max(epoch, 0))))
+            flushed = max(owned.flushed, (proofs or {}).get(owned, -1))
+            epoch = min(flushed, flushed_epoch(timeline, owned.partition, offset))
+            metadata = metadata_of(max(epoch, 0), notes.get(owned, ""))
+            places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))
+        return places
+
+    def _send(self, offsets: dict[Owned, int], notes: dict[Owned, str]) -> None:
+        places = self._places(offsets, None, notes)
+        self._raw.commit(offsets=places, asynchronous=True)
+        for place, owned in zip(places, offsets, strict=True):
+            self._pending.setdefault(owned.place, deque()).append((owned, place))
+
+    def _commit(
+        self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None = None, notes: dict[Owned, str] | None = None
+    ) -> list[TopicPartition]:
+        places = self._places(offsets, proofs, notes or {})
         try:
             results = self._raw.commit(offsets=places, asynchronous=False) or []
         except KafkaException as raised:
@@ -192,10 +242,15 @@ class Committer:
         for place, owned in zip(places, offsets, strict=True):
             result = by_place.get(owned.place)
             if result is not None and result.error is None:
-                owned.committed = place.offset
-                owned.committed_epoch = epoch_of(place.metadata)
+                self._pending.pop(owned.place, None)  # answered before this one, whatever they said
+                self._acknowledged(owned, place)
         self._tell(None, results)
         return results
+
+    def _acknowledged(self, owned: Owned, place: TopicPartition) -> None:
+        if self._members.owned.get(owned.place) is owned:
+            owned.committed = place.offset
+            owned.committed_epoch = epoch_of(place.metadata)
 
     def _tell(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         if self._settings.on_commit is not None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ..partitioner.errors import ConfigError, UsageError
+from ..partitioner.errors import ConfigError
+from ..partitioner.starts import note_of
 from . import clock
+from .callbacks import wrapped
 from .committing import Committer
 from .config import connection_of, consumer_settings
 from .gating import Gatekeeper
@@ -69,10 +71,14 @@ class OrderedConsumer:
     Raises ConfigError for a missing `group.id` or a setting that order does not allow.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._settings, theirs = consumer_settings(config)
+    _members: Membership
+    _commits: Committer
+
+    def __init__(self, config: Mapping[str, Any], /, **kwargs: Any) -> None:
+        self._settings, theirs = consumer_settings({**config, **kwargs} if kwargs else config)
         bootstrap = str(theirs.get("bootstrap.servers"))
-        self._raw = Consumer(theirs)
+        theirs["on_commit"] = lambda error, places: self._commits.arrived(error, places)
+        self._raw = Consumer(wrapped(theirs, lambda call: self._members.guarded(call)))
         self._waker = Waker(self._raw)
         connection = connection_of(theirs)
         self._view = ViewKeeper(connection, self._settings.group, self._timeline_changed)
@@ -94,6 +100,7 @@ class OrderedConsumer:
         self._intake.ready = self._gates.ready = self._ready
         self._given: list[Message] = []
         self._touched: set[tuple[str, int]] = set()
+        self._unseen: deque[Message] = deque()
         self._failure: Exception | None = None
         self._last_raw = clock.now()
         self._closed = False
@@ -112,6 +119,12 @@ class OrderedConsumer:
 
         A callback does not assign: keyorder does, when a partition may be read.
         """
+        self._check_open()
+        if not isinstance(topics, list):
+            raise TypeError("expected list of topic unicode strings")
+        for callback in (on_assign, on_revoke, on_lost):
+            if callback is not None and not callable(callback):
+                raise TypeError(f"expects a callable, not {callback!r}")
         self._strays.check()
         for topic in topics:
             if topic == self._settings.dead_letter_topic:
@@ -126,6 +139,7 @@ class OrderedConsumer:
 
     def unsubscribe(self) -> None:
         """Leave the group."""
+        self._check_open()
         self._finish_returned()
         self._raw.unsubscribe()
 
@@ -136,9 +150,16 @@ class OrderedConsumer:
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` records, as soon as there are that many or `timeout` seconds are over (-1: wait)."""
-        if num_messages < 0:
-            raise ValueError("num_messages must not be negative")
+        if not 0 <= num_messages <= 1_000_000:
+            raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         return self._take(num_messages, timeout)
+
+    def put_back(self, messages: list[Message]) -> None:
+        """Records that were returned, and that the application never saw: they come again with the next poll().
+
+        Only those of the last call, in their order, and before any other call.
+        """
+        self._unseen.extend(messages)
 
     def gates(self) -> list[Gate]:
         """Each closed gate of this member's partitions, with what it waits for."""
@@ -146,8 +167,14 @@ class OrderedConsumer:
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Mark records as processed; the next automatic commit takes them. Needs enable.auto.offset.store=false."""
+        self._check_open()
+        if message is not None and offsets is not None:
+            raise ValueError("message and offsets are mutually exclusive")
+        if message is None and offsets is None:
+            raise ValueError("expected either message or offsets")
         if self._settings.auto_store:
-            raise UsageError("store_offsets needs enable.auto.offset.store=false: otherwise poll() stores by itself")
+            text = "store_offsets needs enable.auto.offset.store=false: otherwise poll() stores by itself"
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
         self._commits.store(_places(message, offsets))
 
     def commit(
@@ -158,20 +185,23 @@ class OrderedConsumer:
     ) -> list[TopicPartition] | None:
         """Commit a message's offset, the given offsets, or all that was returned (stored, where storing is manual).
 
-        Every commit goes out at once and carries the group's epoch; with asynchronous=False its result is returned.
+        Every commit carries the group's epoch. With asynchronous=True this returns at once, and `on_commit` of the
+        settings hears of the result in a later poll; otherwise the result is returned. Only partitions that this member
+        owns: of any other the committed offset is another member's word.
         """
+        self._check_open()
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
         places = _places(message, offsets) if message is not None or offsets is not None else None
-        results = self._commits.by_application(places)
-        return None if asynchronous else results
+        return self._commits.by_application(places, asynchronous)
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """As confluent_kafka.Consumer.committed."""
-        return self._raw.committed(partitions, timeout)
+        """As confluent_kafka.Consumer.committed, with the metadata that the application gave."""
+        return [_with_own_note(place) for place in self._raw.committed(partitions, timeout)]
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offset behind the last record that was returned, per partition."""
+        self._check_open()
         return [self._members.position(place) for place in partitions]
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -179,27 +209,33 @@ class OrderedConsumer:
 
         poll() raises AssignmentError for a partition that waits for one that is not assigned.
         """
+        self._check_open()
         self._strays.check()
         self._members.assign(partitions, replace=True)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions too; inside on_assign: say where they start."""
+        self._check_open()
         self._members.assign(partitions, replace=False)
 
     def unassign(self) -> None:
         """Own no partition any more. Inside on_revoke and on_lost keyorder does that by itself."""
+        self._check_open()
         self._members.unassign()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions no more. Inside on_revoke and on_lost keyorder does that by itself."""
+        self._check_open()
         self._members.unassign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this member owns, those behind closed gates included."""
+        self._check_open()
         return [TopicPartition(t, p) for t, p in sorted(self._members.owned)]
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on from another offset of an owned partition. A rewind closes the gates behind it again."""
+        self._check_open()
         self._ready_without({(partition.topic, partition.partition)})
         self._members.seek(partition)
         self._positions.forget(partition.topic)
@@ -207,10 +243,12 @@ class OrderedConsumer:
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Return no more records of these partitions until resume()."""
+        self._check_open()
         self._members.pause(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Undo pause()."""
+        self._check_open()
         self._members.resume(partitions)
 
     def get_watermark_offsets(
@@ -225,7 +263,19 @@ class OrderedConsumer:
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As confluent_kafka.Consumer.list_topics."""
-        return self._raw.list_topics(topic, timeout) if topic is not None else self._raw.list_topics(timeout=timeout)
+        self._check_open()
+        admin = self._members.starter.admin  # the consumer's own may not return while its group rebalances
+        return admin.list_topics(topic, timeout) if topic is not None else admin.list_topics(timeout=timeout)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """As confluent_kafka.Consumer.cluster_id."""
+        return self._raw.cluster_id(timeout)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As confluent_kafka.Consumer.set_sasl_credentials; for the clients beside it as well."""
+        self._raw.set_sasl_credentials(username, password)
+        for client in (self._view, self._positions, self._origins, self._members.starter, self._strays):
+            client.set_sasl_credentials(username, password)
 
     def consumer_group_metadata(self) -> Any:
         """As confluent_kafka.Consumer.consumer_group_metadata."""
@@ -295,10 +345,11 @@ class OrderedConsumer:
 
         A rebalance in between takes back what was already collected here for partitions that have gone.
         """
-        if self._closed:
-            raise RuntimeError("Consumer closed")
+        self._check_open()
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self._strays.settle()
+        if self._unseen:
+            return [self._unseen.popleft() for _ in range(min(wanted, len(self._unseen)))]
         self._finish_returned()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -325,6 +376,10 @@ class OrderedConsumer:
             if len(given) >= wanted or (deadline is not None and clock.now() >= deadline):
                 self._given = []
                 return given
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Consumer closed")
 
     def _turn(self, wanted: int, wait: float) -> None:
         self._members.start_assigned()
@@ -358,7 +413,8 @@ class OrderedConsumer:
 
     def _finish_returned(self) -> None:
         """The application is back: what it was given last is processed, if it left that to us."""
-        for place in self._touched:
+        unseen = {place_of(message) for message in self._unseen}
+        for place in self._touched - unseen:
             owned = self._members.owned.get(place)
             if owned is not None:
                 owned.unfinished = False
@@ -373,7 +429,7 @@ class OrderedConsumer:
 
     def _ready_without(self, places: set[tuple[str, int]]) -> None:
         """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
-        for unseen in (self._ready, self._given, self._intake.waiting):
+        for unseen in (self._ready, self._given, self._intake.waiting, self._unseen):
             kept = [m for m in unseen if m.error() is not None or place_of(m) not in places]
             unseen.clear()
             unseen.extend(kept)
@@ -388,3 +444,10 @@ def _places(message: Message | None, offsets: list[TopicPartition] | None) -> li
     if message is not None:
         return [TopicPartition(*place_of(message), offset_of(message) + 1)]
     return list(offsets or [])
+
+
+def _with_own_note(place: TopicPartition) -> TopicPartition:
+    note = note_of(place.metadata)
+    if place.error is not None or note == place.metadata:
+        return place
+    return TopicPartition(place.topic, place.partition, place.offset, note)

@@ -130,6 +130,11 @@ class ControlReader:
                     return message
         raise BrokerUnreachableError(self._bootstrap, f"a record just written did not show within {timeout:.0f} s")
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        self._consumer.set_sasl_credentials(username, password)
+        self._offsets.set_sasl_credentials(username, password)
+
     def close(self) -> None:
         """Leave nothing behind."""
         self._consumer.close()

@@ -48,6 +48,13 @@ class LogOffsets:
         """The high watermarks, open transactions' records included: cuts are taken from these. Raises as `earliest`."""
         return self._list(places, _LATEST, "read_uncommitted", timeout)
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        if "sasl.username" in self._config:
+            self._config |= {"sasl.username": username, "sasl.password": password}
+        for client in list(self._clients.values()):
+            client.set_sasl_credentials(username, password)
+
     def close(self) -> None:
         """Release the clients; they are made again when needed."""
         clients, self._clients = list(self._clients.values()), {}

@@ -16,6 +16,8 @@ from confluent_kafka import (
     OFFSET_INVALID,
     OFFSET_STORED,
     Consumer,
+    KafkaError,
+    KafkaException,
     TopicPartition,
 )
 
@@ -92,6 +94,13 @@ class Membership:
         if self._errors:
             errors, self._errors = self._errors, []
             raise errors[0]
+
+    def guarded(self, call: Callable[[], object]) -> None:
+        """Run the application's code inside the client library's poll; what it raises is raised after the poll."""
+        try:
+            call()
+        except Exception as error:
+            self._errors.append(error)
 
     # -- rebalance callbacks, inside the client library's poll ---------------------------------------------------
 
@@ -245,7 +254,7 @@ class Membership:
         low, high = self.starter.log(*place)
         if offset == OFFSET_BEGINNING:
             return low
-        return high if offset == OFFSET_END else max(low, high + offset + 2000)  # OffsetTail(n) is -2000 - n
+        return high if offset == OFFSET_END else max(low, high + offset + 2000)  # rd_kafka_offset_tail(n) is -2000 - n
 
     def _refuse_without_origins(
         self, timeline: Timeline, commits: dict[int, Commit], new: set[int], owned: set[int]
@@ -263,8 +272,9 @@ class Membership:
                 raise AssignmentError(timeline.topic, p, tuple(sorted(missing)))
 
     def _count_partitions(self, topic: str) -> None:
+        # Not through the consumer: that call has been seen not to return while the group rebalances.
         with translated("describe", f"topic {topic}"):
-            found = self.raw.list_topics(topic, timeout=10).topics.get(topic)
+            found = self.starter.admin.list_topics(topic, timeout=10).topics.get(topic)
         if found is None or found.error is not None:
             raise TopicNotFoundError(topic)
         highest = max((p for t, p in self.owned if t == topic), default=0) + 1
@@ -312,20 +322,26 @@ class Membership:
 
     def pause(self, places: list[TopicPartition]) -> None:
         """The application's pause."""
-        for place in places:
-            self._expect(place).paused_by_user = True
-        self.raw.pause([p for p in places if self._expect(p).fetching])
+        for owned in self._owned_of(places):
+            owned.paused_by_user = True
+        self.raw.pause([TopicPartition(*o.place) for o in self._owned_of(places) if o.fetching])
 
     def resume(self, places: list[TopicPartition]) -> None:
         """The application's resume; a partition paused for memory stays so."""
-        for place in places:
-            self._expect(place).paused_by_user = False
-        running = [p for p in places if self._expect(p).fetching and not self._expect(p).paused_for_hold]
+        for owned in self._owned_of(places):
+            owned.paused_by_user = False
+        running = [TopicPartition(*o.place) for o in self._owned_of(places) if o.fetching and not o.paused_for_hold]
         if running:
             self.raw.resume(running)
+
+    def _owned_of(self, places: list[TopicPartition]) -> list[Owned]:
+        """Those of them that this member owns; of others the client library takes no notice either."""
+        return [self.owned[p.topic, p.partition] for p in places if (p.topic, p.partition) in self.owned]
 
     def _expect(self, place: TopicPartition) -> Owned:
         owned = self.owned.get((place.topic, place.partition))
         if owned is None:
-            raise ValueError(f"{place.topic}[{place.partition}] is not assigned to this member")
+            raise KafkaException(
+                KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned to this member")
+            )
         return owned

@@ -48,6 +48,7 @@ class OriginWatch:
         self._warned: dict[tuple[Place, Place], Reason] = {}
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._clients: list[AdminClient | LogOffsets] = []
 
     def watch(self, places: Iterable[Place]) -> None:
         """Look at these, and only these, from now on."""
@@ -80,6 +81,13 @@ class OriginWatch:
         for key in [key for key in self._warned if key[0] == gate]:
             del self._warned[key]
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on; a thread that runs already finds them when it has to log in again."""
+        if "sasl.username" in self._config:
+            self._config |= {"sasl.username": username, "sasl.password": password}
+        for client in self._clients:
+            client.set_sasl_credentials(username, password)
+
     def stop(self) -> None:
         """End the thread."""
         with self._wake:
@@ -91,6 +99,7 @@ class OriginWatch:
     def _run(self) -> None:
         admin = AdminClient(connection_of(self._config))
         offsets = LogOffsets(self._config)
+        self._clients = [admin, offsets]
         try:
             while True:
                 with self._wake:

@@ -67,6 +67,10 @@ class GroupPositions(threading.Thread):
         self._known = {place: commit for place, commit in self._known.items() if place[0] != topic}
         self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        self._client.set_sasl_credentials(username, password)
+
     def stop(self) -> None:
         """End the thread."""
         with self._wake:

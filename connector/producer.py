@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from functools import partial
 from random import randrange
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
@@ -19,6 +21,7 @@ from ..partitioner.routing import HINT_HEADER, Route
 from ..partitioner.sending import Cohort, Held, TopicSending
 from . import clock
 from .admin import TopicAdmin
+from .callbacks import wrapped
 from .config import connection_of, producer_settings
 from .control_topics import ensure
 from .log_starts import LogStarts
@@ -31,6 +34,16 @@ Headers = list[tuple[str, Any]] | dict[str, Any] | None
 _STICKY_SECONDS = 0.01
 _HOLD_TIMES = 100_000
 _UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
+
+
+# A program may end without close(), as confluent_kafka lets it: its lease must not keep the next change waiting.
+_OPEN: WeakSet[OrderedProducer] = WeakSet()
+
+
+@atexit.register
+def _leave_all() -> None:
+    for producer in list(_OPEN):
+        producer.leave()
 
 
 class _Record:
@@ -61,11 +74,12 @@ class OrderedProducer:
     Raises ConfigError for settings that order does not allow (`acks`, `partitioner`, `enable.idempotence`).
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._settings, theirs = producer_settings(config)
+    def __init__(self, config: Mapping[str, Any], /, **kwargs: Any) -> None:
+        self._settings, theirs = producer_settings({**config, **kwargs} if kwargs else config)
         self._config = dict(theirs)
         self._bootstrap = str(theirs.get("bootstrap.servers"))
-        self._raw = Producer(theirs)
+        self._events: deque[Callable[[], object]] = deque()
+        self._raw = Producer(wrapped(theirs, self._run_event))
         self._lock = threading.Lock()
         self._session = WriterSession(connection_of(theirs), self._settings, self._raw, self._lock, self._pump)
         self._topics: dict[str, TopicSending[_Record]] = {}
@@ -81,6 +95,7 @@ class OrderedProducer:
         self._hold_times: deque[float] = deque(maxlen=_HOLD_TIMES)
         self._closed = False
         self._session.start()
+        _OPEN.add(self)
 
     def produce(
         self,
@@ -130,6 +145,46 @@ class OrderedProducer:
         """A record of keyorder's own, in the same transaction as the user's, to a topic whose layout never changes."""
         self._raw.produce(topic, value, key, partition, on_delivery=on_delivery)
 
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> int:
+        """Queue records given as dicts of `value`, `key`, `headers`, `partition`, `timestamp`, `callback`.
+
+        Returns how many were queued. One that was not gets `_error`, and so do those of its key behind it. Raises
+        TypeError for anything but a list of dicts, and as produce() what concerns the topic and not one record.
+        """
+        if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+            raise TypeError("messages must be a list of dicts")
+        queued, stopped = 0, dict[Any, KafkaError]()
+        for message in messages:
+            key = message.get("key")
+            if key in stopped:
+                message["_error"] = stopped[key]
+                continue
+            try:
+                self.produce(
+                    topic,
+                    message.get("value"),
+                    key,
+                    message.get("partition", partition),
+                    on_delivery=message.get("callback") or message.get("on_delivery") or on_delivery or callback,
+                    timestamp=message.get("timestamp", 0),
+                    headers=message.get("headers"),
+                )
+                queued += 1
+            except BufferError as error:
+                message["_error"] = stopped[key] = KafkaError(KafkaError._QUEUE_FULL, str(error))
+            except (KafkaException, KeyBlockedError) as error:
+                cause = error.args[0]
+                failed = cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+                message["_error"] = stopped[key] = failed
+        return queued
+
     def poll(self, timeout: float = -1) -> int:
         """Run delivery callbacks for up to `timeout` seconds (-1: until there is one). Returns how many events ran."""
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
@@ -172,6 +227,16 @@ class OrderedProducer:
         """The cluster's metadata, as confluent_kafka.Producer.list_topics."""
         return self._raw.list_topics(topic, timeout) if topic is not None else self._raw.list_topics(timeout=timeout)
 
+    def cluster_id(self, timeout: float = -1) -> str:
+        """As confluent_kafka.Producer.cluster_id."""
+        return self._raw.cluster_id(timeout)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As confluent_kafka.Producer.set_sasl_credentials; for the clients beside it as well."""
+        self._raw.set_sasl_credentials(username, password)
+        self._config |= {"sasl.username": username, "sasl.password": password}
+        self._session.set_sasl_credentials(username, password)
+
     def init_transactions(self, timeout: float = -1) -> None:
         """As confluent_kafka.Producer.init_transactions."""
         self._raw.init_transactions(timeout)
@@ -213,6 +278,12 @@ class OrderedProducer:
             self._log_starts.close()
             self._raw.close()
         return left == 0
+
+    def leave(self, timeout: float = 2.0) -> None:
+        """Leave the writer set if nothing is on its way; else the lease runs out by itself, as after a crash."""
+        if not self._closed and not len(self._raw):
+            self._closed = True
+            self._session.stop(timeout)
 
     def __enter__(self) -> OrderedProducer:
         return self
@@ -369,8 +440,18 @@ class OrderedProducer:
             if held.record.callback is not None:
                 self._deferred.append((held.record.callback, error, _undelivered(held)))
 
+    def _run_event(self, call: Callable[[], object]) -> None:
+        """An event callback of the application: on its own threads alone."""
+        if threading.current_thread() is self._session:
+            self._events.append(call)
+        else:
+            call()
+
     def _run_deferred(self) -> int:
         count = 0
+        while self._events:
+            self._events.popleft()()
+            count += 1
         while self._deferred:
             callback, error, message = self._deferred.popleft()
             key = message.key()

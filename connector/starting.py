@@ -49,16 +49,21 @@ class Starter:
     ) -> None:
         bootstrap_servers = str(config.get("bootstrap.servers"))
         self._offsets, self._committed_only = LogOffsets(config), committed_only
-        self._admin = AdminClient(connection_of(config))
+        self.admin = AdminClient(connection_of(config))
         self._raw, self._group, self._bootstrap, self._from_latest = raw, group, bootstrap_servers, from_latest
 
     def close(self) -> None:
         """Release what was opened for asking."""
         self._offsets.close()
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        self.admin.set_sasl_credentials(username, password)
+        self._offsets.set_sasl_credentials(username, password)
+
     def check_identity(self, timeline: Timeline) -> None:
         """Stop where the timeline is that of another topic of this name. Raises IdentityMismatchError."""
-        found = identify(self._admin, timeline.topic, self._bootstrap)
+        found = identify(self.admin, timeline.topic, self._bootstrap)
         timeline.check_identity(found.topic_id, found.cluster_id)
 
     def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:

@@ -101,6 +101,13 @@ class Strays:
             raise TopicNotFoundError(self._topic)
         self._producer = producer
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        if "sasl.username" in self._config:
+            self._config |= {"sasl.username": username, "sasl.password": password}
+        if self._producer is not None:
+            self._producer.set_sasl_credentials(username, password)
+
     def close(self) -> None:
         """Release the producer; what was not acknowledged was not committed either, and is found again."""
         if self._producer is not None:

@@ -113,6 +113,13 @@ class ViewKeeper(threading.Thread):
                 self._wake.wait(left)
         return True
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        if "sasl.username" in self._config:
+            self._config |= {"sasl.username": username, "sasl.password": password}
+        if self._reader is not None:
+            self._reader.set_sasl_credentials(username, password)
+
     def stop(self) -> None:
         """End the thread."""
         with self._wake:

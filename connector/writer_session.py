@@ -135,6 +135,11 @@ class WriterSession(threading.Thread):
         for event in list(self._wanted.values()):
             event.set()
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        self._reader.set_sasl_credentials(username, password)
+        self._control.set_sasl_credentials(username, password)
+
     def _turn(self) -> None:
         if not self._wanted:
             self._stopping.wait(_IDLE)

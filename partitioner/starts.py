@@ -36,9 +36,19 @@ class GroupState(Enum):
     RESUMING = "RESUMING"
 
 
-def metadata_of(epoch: int) -> str:
-    """The metadata string of every commit: an offset alone does not prove that the application has flushed."""
-    return f"{_PREFIX}{epoch}"
+def metadata_of(epoch: int, note: str = "") -> str:
+    """The metadata string of every commit: an offset alone does not prove that the application has flushed.
+
+    note: the application's own metadata, which `note_of` gives back.
+    """
+    return f"{_PREFIX}{epoch};{note}" if note else f"{_PREFIX}{epoch}"
+
+
+def note_of(metadata: str | None) -> str | None:
+    """The application's own metadata of a commit; all of it where the commit is not ours."""
+    if epoch_of(metadata) is None or metadata is None:
+        return metadata
+    return metadata.partition(";")[2] or metadata
 
 
 def epoch_of(metadata: str | None) -> int | None:

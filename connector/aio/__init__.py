@@ -1,0 +1,1 @@
+"""The ordered clients for asyncio."""

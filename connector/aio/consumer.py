@@ -1,0 +1,201 @@
+"""AIOConsumer: OrderedConsumer for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Message, TopicPartition
+
+from .. import clock
+from ..consumer import Gate, OrderedConsumer
+from ..listener import KeyRebalanceListener
+from .calling import call, in_callback, on_loop, with_callbacks
+
+# The consumer is one thread's at a time; a long poll is cut, so that a commit or a pause gets its turn.
+_SLICE = 0.1
+
+
+class AIOConsumer:
+    """An OrderedConsumer whose methods are coroutines. Used as confluent_kafka.aio.AIOConsumer, with the same settings.
+
+    Calls take turns. Callbacks, plain or coroutine functions, run on the event loop; they may call the consumer.
+    executor: needs two threads or more, since a callback's own calls run while the call that caused it waits.
+    Raises ConfigError as OrderedConsumer does.
+    """
+
+    def __init__(
+        self, consumer_conf: Mapping[str, Any], max_workers: int = 100, executor: Executor | None = None
+    ) -> None:
+        if max_workers < 1:
+            raise ValueError("max_workers must be at least 1")
+        self._loop = asyncio.get_running_loop()
+        self._own_executor = ThreadPoolExecutor(max(2, min(max_workers, 8))) if executor is None else None
+        self.executor = executor or self._own_executor
+        self._consumer = OrderedConsumer(with_callbacks(consumer_conf, self._loop))
+        self._turn = asyncio.Lock()
+        self._closed = False
+
+    async def __aenter__(self) -> AIOConsumer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if self._closed:
+            raise RuntimeError("Consumer closed")
+        assert self.executor is not None
+        if in_callback.get():
+            return await call(self.executor, function, *arguments, **named)
+        async with self._turn:
+            return await call(self.executor, function, *arguments, **named)
+
+    async def poll(self, timeout: float = -1) -> Message | None:
+        """As OrderedConsumer.poll."""
+        messages = await self.consume(1, timeout)
+        return messages[0] if messages else None
+
+    async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """As OrderedConsumer.consume, but returns soon after the first record, as the client library does."""
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        while True:
+            left = _SLICE if deadline is None else max(0.0, min(_SLICE, deadline - clock.now()))
+            taken = asyncio.ensure_future(self._call(self._consumer.consume, num_messages, left))
+            try:
+                messages: list[Message] = await asyncio.shield(taken)
+            except asyncio.CancelledError:
+                # What a cancelled poll has taken is not lost: the next one gets it.
+                taken.add_done_callback(self._keep)
+                raise
+            if messages or (deadline is not None and clock.now() >= deadline):
+                return messages
+
+    def _keep(self, taken: asyncio.Future[list[Message]]) -> None:
+        if not taken.cancelled() and taken.exception() is None and taken.result():
+            self._consumer.put_back(taken.result())
+
+    async def subscribe(
+        self,
+        topics: list[str],
+        on_assign: Callable[..., Any] | None = None,
+        on_revoke: Callable[..., Any] | None = None,
+        on_lost: Callable[..., Any] | None = None,
+        listener: KeyRebalanceListener | None = None,
+    ) -> None:
+        """As OrderedConsumer.subscribe; callbacks are given this consumer. A listener runs on the consumer's thread."""
+
+        def bound(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
+            return None if callback is None else on_loop(self._loop, lambda _, places: callback(self, places))
+
+        await self._call(self._consumer.subscribe, topics, bound(on_assign), bound(on_revoke), bound(on_lost), listener)
+
+    async def unsubscribe(self) -> None:
+        """As OrderedConsumer.unsubscribe."""
+        await self._call(self._consumer.unsubscribe)
+
+    async def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
+        """As OrderedConsumer.store_offsets."""
+        await self._call(self._consumer.store_offsets, message, offsets)
+
+    async def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
+        """As OrderedConsumer.commit."""
+        result: list[TopicPartition] | None = await self._call(self._consumer.commit, message, offsets, asynchronous)
+        return result
+
+    async def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As OrderedConsumer.committed."""
+        found: list[TopicPartition] = await self._call(self._consumer.committed, partitions, timeout)
+        return found
+
+    async def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """As OrderedConsumer.position."""
+        found: list[TopicPartition] = await self._call(self._consumer.position, partitions)
+        return found
+
+    async def assign(self, partitions: list[TopicPartition]) -> None:
+        """As OrderedConsumer.assign."""
+        await self._call(self._consumer.assign, partitions)
+
+    async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """As OrderedConsumer.incremental_assign."""
+        await self._call(self._consumer.incremental_assign, partitions)
+
+    async def unassign(self) -> None:
+        """As OrderedConsumer.unassign."""
+        await self._call(self._consumer.unassign)
+
+    async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """As OrderedConsumer.incremental_unassign."""
+        await self._call(self._consumer.incremental_unassign, partitions)
+
+    async def assignment(self) -> list[TopicPartition]:
+        """As OrderedConsumer.assignment."""
+        found: list[TopicPartition] = await self._call(self._consumer.assignment)
+        return found
+
+    async def seek(self, partition: TopicPartition) -> None:
+        """As OrderedConsumer.seek."""
+        await self._call(self._consumer.seek, partition)
+
+    async def pause(self, partitions: list[TopicPartition]) -> None:
+        """As OrderedConsumer.pause."""
+        await self._call(self._consumer.pause, partitions)
+
+    async def resume(self, partitions: list[TopicPartition]) -> None:
+        """As OrderedConsumer.resume."""
+        await self._call(self._consumer.resume, partitions)
+
+    async def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int] | None:
+        """As OrderedConsumer.get_watermark_offsets."""
+        found: tuple[int, int] | None = await self._call(
+            self._consumer.get_watermark_offsets, partition, timeout, cached
+        )
+        return found
+
+    async def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As OrderedConsumer.offsets_for_times."""
+        found: list[TopicPartition] = await self._call(self._consumer.offsets_for_times, partitions, timeout)
+        return found
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """As OrderedConsumer.list_topics."""
+        return await self._call(self._consumer.list_topics, topic, timeout)
+
+    async def cluster_id(self, timeout: float = -1) -> str:
+        """As OrderedConsumer.cluster_id."""
+        return str(await self._call(self._consumer.cluster_id, timeout))
+
+    async def consumer_group_metadata(self) -> Any:
+        """As OrderedConsumer.consumer_group_metadata."""
+        return await self._call(self._consumer.consumer_group_metadata)
+
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As OrderedConsumer.set_sasl_credentials."""
+        await self._call(self._consumer.set_sasl_credentials, username, password)
+
+    async def gates(self) -> list[Gate]:
+        """As OrderedConsumer.gates."""
+        found: list[Gate] = await self._call(self._consumer.gates)
+        return found
+
+    async def close(self) -> None:
+        """As OrderedConsumer.close."""
+        if self._closed:
+            return
+        await self._call(self._consumer.close)
+        self._closed = True
+        if self._own_executor is not None:
+            self._own_executor.shutdown(wait=False)

@@ -1,0 +1,184 @@
+"""AIOProducer: OrderedProducer for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from ..messages import Headers
+from ..producer import OrderedProducer
+from .calling import call, with_callbacks
+
+_POLL = 0.1
+
+
+class AIOProducer:
+    """An OrderedProducer whose methods are coroutines. Used as confluent_kafka.aio.AIOProducer, with the same settings.
+
+    A thread serves delivery reports. The client library batches by itself (`linger.ms`, `batch.size`), so `batch_size`
+    and `buffer_timeout` are taken and not needed. Unlike the library's own class this one takes headers.
+    Raises ConfigError as OrderedProducer does.
+    """
+
+    def __init__(
+        self,
+        producer_conf: Mapping[str, Any],
+        max_workers: int = 4,
+        executor: Executor | None = None,
+        batch_size: int = 1000,
+        buffer_timeout: float = 1.0,
+    ) -> None:
+        if batch_size <= 0:
+            raise ValueError("batch_size must be positive")
+        self._loop = asyncio.get_running_loop()
+        self._own_executor = ThreadPoolExecutor(max_workers) if executor is None else None
+        self.executor: Executor = executor or self._own_executor  # type: ignore[assignment]  # one of them is there
+        self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop))
+        self._known: set[str] = set()
+        self._closing = threading.Event()
+        self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
+        self._poller.start()
+
+    async def __aenter__(self) -> AIOProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __len__(self) -> int:
+        return 0 if self._closing.is_set() else len(self._producer)
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        timestamp: int = 0,
+        headers: Headers | dict[str, Any] | None = None,
+        on_delivery: Callable[[KafkaError | None, Message], Any] | None = None,
+    ) -> asyncio.Future[Message]:
+        """Queue a record. Returns a future of the delivered message, or of the KafkaException why it was not.
+
+        Waits while the queue is full. Records of one task keep their order. Raises as OrderedProducer.produce.
+        """
+        future: asyncio.Future[Message] = self._loop.create_future()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._loop.call_soon_threadsafe(_settle, future, error, message, on_delivery)
+
+        while True:
+            try:
+                if topic in self._known:
+                    self._producer.produce(
+                        topic, value, key, partition, on_delivery=delivered, timestamp=timestamp, headers=headers
+                    )
+                else:
+                    # The first use of a topic talks to the cluster.
+                    await self._call(
+                        self._producer.produce,
+                        topic,
+                        value,
+                        key,
+                        partition,
+                        on_delivery=delivered,
+                        timestamp=timestamp,
+                        headers=headers,
+                    )
+                    self._known.add(topic)
+                return future
+            except BufferError:
+                await asyncio.sleep(0.01)
+
+    async def poll(self, timeout: float = 0) -> int:
+        """As OrderedProducer.poll; delivery reports are served without it."""
+        return int(await self._call(self._producer.poll, timeout))
+
+    async def flush(self, timeout: float = -1) -> int:
+        """As OrderedProducer.flush."""
+        return int(await self._call(self._producer.flush, timeout))
+
+    async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """As OrderedProducer.purge; the futures of what is dropped fail."""
+        await self._call(self._producer.purge, in_queue, in_flight, blocking)
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """As OrderedProducer.list_topics."""
+        return await self._call(self._producer.list_topics, topic, timeout)
+
+    async def cluster_id(self, timeout: float = -1) -> str:
+        """As OrderedProducer.cluster_id."""
+        return str(await self._call(self._producer.cluster_id, timeout))
+
+    async def init_transactions(self, timeout: float = -1) -> None:
+        """As OrderedProducer.init_transactions."""
+        await self._call(self._producer.init_transactions, timeout)
+
+    async def begin_transaction(self) -> None:
+        """As OrderedProducer.begin_transaction, when everything before it is delivered."""
+        await self.flush()
+        await self._call(self._producer.begin_transaction)
+
+    async def send_offsets_to_transaction(self, positions: list[Any], group_metadata: Any, timeout: float = -1) -> None:
+        """As OrderedProducer.send_offsets_to_transaction."""
+        await self._call(self._producer.send_offsets_to_transaction, positions, group_metadata, timeout)
+
+    async def commit_transaction(self, timeout: float = -1) -> None:
+        """As OrderedProducer.commit_transaction."""
+        await self._call(self._producer.commit_transaction, timeout)
+
+    async def abort_transaction(self, timeout: float = -1) -> None:
+        """As OrderedProducer.abort_transaction."""
+        await self._call(self._producer.abort_transaction, timeout)
+
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As OrderedProducer.set_sasl_credentials."""
+        await self._call(self._producer.set_sasl_credentials, username, password)
+
+    async def close(self) -> None:
+        """Deliver everything, then release all resources."""
+        if self._closing.is_set():
+            return
+        await self.flush()
+        self._closing.set()
+        await self._call(self._poller.join)
+        await self._call(self._producer.close)
+        if self._own_executor is not None:
+            self._own_executor.shutdown(wait=False)
+
+    async def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        return await call(self.executor, function, *arguments, **named)
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._producer.poll(_POLL)
+            except (RuntimeError, KafkaException):
+                return  # closed, or fatal: every later call says so
+
+
+def _settle(
+    future: asyncio.Future[Message],
+    error: KafkaError | None,
+    message: Message,
+    on_delivery: Callable[[KafkaError | None, Message], Any] | None,
+) -> None:
+    if on_delivery is not None:
+        on_delivery(error, message)
+    if future.done():
+        return  # cancelled by its owner
+    if error is not None:
+        future.set_exception(KafkaException(error))
+    else:
+        future.set_result(message)
