@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -100,7 +101,7 @@ class TopicAdmin:
             self._admin.create_topics([wanted], operation_timeout=timeout)[topic].result(timeout)
         except KafkaException as raised:
             raise translate(raised.args[0], "create", f"topic {topic}", self._bootstrap) from raised
-        except TimeoutError as raised:
+        except FutureTimeout as raised:
             raise BrokerUnreachableError(self._bootstrap, f"create topic {topic}") from raised
         wait_for_partitions(self._admin, topic, partitions, self._bootstrap, timeout)
         # Just made: a timeline under its name can only be that of a topic that was deleted.

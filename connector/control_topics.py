@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+
 from confluent_kafka import KafkaError, KafkaException, murmur2
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs forget to re-export these
     AdminClient,
@@ -72,7 +74,7 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
             except KafkaException as raised:
                 if raised.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translate(raised.args[0], "create", f"control topic {name}", bootstrap_servers) from raised
-            except TimeoutError as raised:
+            except FutureTimeout as raised:
                 raise BrokerUnreachableError(bootstrap_servers, f"create control topic {name}") from raised
         for name in (CONTROL_TOPIC, WRITERS_TOPIC):
             wait_for_partitions(admin, name, PARTITIONS, bootstrap_servers, timeout)
@@ -103,7 +105,7 @@ def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 5.
                 # Just made, and not known to this broker yet.
                 raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
             raise translate(raised.args[0], "describe", f"topic {resource.name}", bootstrap_servers) from raised
-        except TimeoutError as raised:
+        except FutureTimeout as raised:
             raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
         policy = entries["cleanup.policy"].value
         if policy != "compact":

@@ -70,7 +70,10 @@ class DrainJob:
             raise failure
         if not told:
             return None
-        steps = [{"topic": s.topic, "partition": s.partition, "done": s.done, "what": s.what} for s in told]
+        steps = [
+            {"topic": s.topic, "partition": s.partition, "done": s.done, "what": s.what, "state": s.state.value}
+            for s in told
+        ]
         return {"steps": steps}
 
     def _is_news(self, step: DrainStep) -> bool:

@@ -7,6 +7,7 @@ library cannot ask for the size of logs; bytes are the records' rate times the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,7 +117,7 @@ class LoadMeter:
             answers = asked[group].result(6.0).topic_partitions or []
         except KafkaException as raised:
             raise translate(raised.args[0], *what) from raised
-        except TimeoutError as raised:
+        except FutureTimeout as raised:
             raise BrokerUnreachableError(self._servers, f"read the offsets of group {group}") from raised
         for answer in answers:
             if answer.error is not None:

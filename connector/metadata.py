@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -49,7 +50,7 @@ def identify(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: fl
             )
         except KafkaException as raised:
             raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
-        except TimeoutError as raised:
+        except FutureTimeout as raised:
             raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
 
     # Brokers answer, so what fails now is one that has just died or moved. A fresh look at the cluster comes before
@@ -67,7 +68,7 @@ def topic_config(admin: AdminClient, topic: str, bootstrap_servers: str) -> dict
             entries = admin.describe_configs([resource], request_timeout=_PATIENCE)[resource].result(_PATIENCE + 1)
         except KafkaException as raised:
             raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
-        except TimeoutError as raised:
+        except FutureTimeout as raised:
             raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
         return {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
 

@@ -120,3 +120,14 @@ def test_nothing_imports_the_bare_folder_names() -> None:
 def test_every_module_says_what_it_is_for(path: Path) -> None:
     """A docstring at its beginning."""
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_a_futures_timeout_is_caught_by_its_own_name(path: Path) -> None:
+    """In Python 3.10 it is not the built-in TimeoutError: catching that would let it through as an unknown error."""
+    text = path.read_text(encoding="utf-8")
+    if ".result(" not in text:
+        return
+    caught = [node.type for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ExceptHandler) and node.type]
+    names = {name.id for kind in caught for name in ast.walk(kind) if isinstance(name, ast.Name)}
+    assert "TimeoutError" not in names, "from concurrent.futures import TimeoutError as FutureTimeout"

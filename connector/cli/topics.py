@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 
 import click
 from confluent_kafka import KafkaException
@@ -205,7 +206,7 @@ def _validate(
         client.create_topics([wanted], validate_only=True)[topic].result(connection.timeout)
     except KafkaException as raised:
         raise translate(raised.args[0], "create", f"topic {topic}", servers) from raised
-    except TimeoutError as raised:
+    except FutureTimeout as raised:
         raise BrokerUnreachableError(servers, f"create topic {topic}") from raised
 
 

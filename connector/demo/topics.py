@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -84,5 +85,5 @@ class DemoTopics:
         for future in futures:
             try:
                 future.result(10)
-            except (KafkaException, TimeoutError):
+            except (KafkaException, FutureTimeout):
                 pass  # not there, or not ours to delete

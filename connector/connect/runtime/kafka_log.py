@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -137,7 +138,7 @@ def ensure_compacted(config: Mapping[str, Any], servers: str, topic: str, partit
             entries = admin.describe_configs([resource], request_timeout=10)[resource].result(11)
         except KafkaException as raised:
             raise translate(raised.args[0], "describe", f"topic {topic}", servers) from raised
-        except TimeoutError as raised:
+        except FutureTimeout as raised:
             raise BrokerUnreachableError(servers, f"describe topic {topic}") from raised
         return str(entries["cleanup.policy"].value)
 
@@ -158,6 +159,6 @@ def make_topic(
         if raised.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return  # it may be there all the same; reading it tells
         raise translate(raised.args[0], "create", f"topic {topic}", servers) from raised
-    except TimeoutError as raised:
+    except FutureTimeout as raised:
         raise BrokerUnreachableError(servers, f"create topic {topic}") from raised
     wait_for_partitions(admin, topic, partitions, servers)

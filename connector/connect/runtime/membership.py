@@ -10,6 +10,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
@@ -86,7 +87,7 @@ class GroupMembership(Membership, threading.Thread):
     def members(self) -> set[str] | None:
         try:
             found = self._admin.describe_consumer_groups([self._group], request_timeout=5)[self._group].result(6)
-        except (KafkaException, TimeoutError) as error:
+        except (KafkaException, FutureTimeout) as error:
             _LOG.warning("the group %s cannot be described: %s", self._group, error)
             return None
         if found.state != ConsumerGroupState.STABLE:
