@@ -6,7 +6,7 @@ The position counts transaction markers too: a record-less tail shows only in th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -46,8 +46,24 @@ class Look:
     ends: Mapping[Slot, int]
 
 
+@dataclass(slots=True)
+class _Past:
+    """What a slot held below `end` when it was added: of each key the last record, in the order of their offsets."""
+
+    end: int
+    last: dict[bytes, tuple[int, bytes | None]] = field(default_factory=dict)
+
+    def take(self, offset: int, key: bytes, value: bytes | None) -> None:
+        """A record in the place of an older one of its key."""
+        self.last.pop(key, None)
+        self.last[key] = offset, value
+
+
 class ControlReader:
     """One consumer over control partitions. Not thread-safe: one thread owns it.
+
+    What a slot held when it was added is read as the log cleaner would leave it: of each key the last record, once all
+    is there. So a start costs what is true now and not what ever was, and a bad record that was superseded stops nobody.
 
     interested: when set, only records whose key it accepts are decoded; a partition holds the records of many.
     fetch_wait_ms: how long an idle fetch waits at the broker. A transaction marker behind the last record is noticed
@@ -71,6 +87,7 @@ class ControlReader:
         )
         self._offsets = LogOffsets(config)
         self._next: dict[Slot, int] = {}
+        self._past: dict[Slot, _Past] = {}
         self.interested: Any = None
 
     @property
@@ -79,9 +96,10 @@ class ControlReader:
         return set(self._next)
 
     def add(self, slots: Iterable[Slot]) -> None:
-        """Read these slots too, from their beginning."""
+        """Read these slots too, from their beginning. Raises BrokerUnreachableError and its kin."""
         new = [slot for slot in slots if slot not in self._next]
         if new:
+            self._past.update((slot, _Past(end)) for slot, end in self._offsets.stable_ends(new).items() if end > 0)
             self._next.update((slot, 0) for slot in new)
             places = [TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
             with translated("read", "the control topics", self._bootstrap):
@@ -97,8 +115,12 @@ class ControlReader:
             return []
         read: list[ControlMessage] = []
         self._take(first, read)
-        for message in self._consumer.consume(_BATCH, 0):
-            self._take(message, read)
+        batch = self._consumer.consume(_BATCH, 0)
+        while batch:
+            for message in batch:
+                self._take(message, read)
+            # A long past is fetched at once, and not batch by batch between its reader's other duties.
+            batch = self._consumer.consume(_BATCH, 0) if self._past and not read else []
         return read
 
     def look(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
@@ -108,7 +130,7 @@ class ControlReader:
 
     def reached(self, look: Look) -> bool:
         """Whether everything below the look's ends has been returned by `poll`."""
-        return all(self._next.get(slot, 0) >= end for slot, end in look.ends.items())
+        return all(self._next.get(slot, 0) >= end and slot not in self._past for slot, end in look.ends.items())
 
     def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> list[ControlMessage]:
         """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
@@ -146,14 +168,32 @@ class ControlReader:
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._next[slot] = max(self._next.get(slot, 0), offset)
+                self._catch_up(slot, read)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise translate(error, "read", f"control topic {slot[0]}", self._bootstrap)
             # Anything else passes: the client library goes on trying, and the age of the view shows if it cannot.
             return
         self._next[slot] = offset + 1
         key, value = _bytes(message.key()) or b"", _bytes(message.value())
-        if self.interested is not None and not self.interested(key):
+        wanted = self.interested is None or self.interested(key)
+        past = self._past.get(slot)
+        if past is None:
+            if wanted:
+                self._decode(slot, offset, key, value, read)
             return
+        if wanted:
+            past.take(offset, key, value)
+        self._catch_up(slot, read)
+
+    def _catch_up(self, slot: Slot, read: list[ControlMessage]) -> None:
+        """Hand out what is left of a slot's past when its end is there."""
+        past = self._past.get(slot)
+        if past is not None and self._next[slot] >= past.end:
+            del self._past[slot]
+            for key, (offset, value) in past.last.items():
+                self._decode(slot, offset, key, value, read)
+
+    def _decode(self, slot: Slot, offset: int, key: bytes, value: bytes | None, read: list[ControlMessage]) -> None:
         try:
             record = decode_record(key, value)
         except CorruptRecordError as error_:

@@ -34,11 +34,17 @@ from .kafka_errors import translate, translated
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.001
 
 
+def control_producer(config: Mapping[str, Any]) -> Producer:
+    """The client that writes a writer's own records."""
+    return Producer({**connection_of(config), "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 10_000})
+
+
 class WriterSession(threading.Thread):
     """The background half of an OrderedProducer.
 
     lock: guards `topics` and everything inside. data: the client that sends the user's records.
     pump: sends what may be sent of the held records; called without the lock.
+    reader, control: clients in place of its own, for many sessions in one process that somebody else drives.
     """
 
     def __init__(
@@ -48,6 +54,8 @@ class WriterSession(threading.Thread):
         data: Producer,
         lock: threading.Lock,
         pump: Callable[[], None],
+        reader: ControlReader | None = None,
+        control: Producer | None = None,
     ) -> None:
         super().__init__(name="keyorder-writer", daemon=True)
         self.settings, self._lock, self._data, self._pump = settings, lock, data, pump
@@ -59,16 +67,9 @@ class WriterSession(threading.Thread):
         self.topics: dict[str, TopicSending[Any]] = {}
         self.send_until = float("-inf")
         self.failure: KeyorderError | None = None
-        self._reader = ControlReader(config)
+        self._reader = reader or ControlReader(config)
         self._reader.interested = self._is_ours
-        self._control = Producer(
-            {
-                **connection_of(config),
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "message.timeout.ms": 10_000,
-            }
-        )
+        self._control = control or control_producer(config)
         self._wanted: dict[str, threading.Event] = {}
         self._refused: dict[str, KeyorderError] = {}
         self._timelines: dict[str, Timeline] = {}
@@ -116,9 +117,7 @@ class WriterSession(threading.Thread):
                         raise
                     # A leader is away: the lease goes on by its own rules, and what cannot be proven is not sent.
                     self._look = None
-            leaving = self.lease.leave(clock.now())
-            if leaving is not None:
-                self._write_lease(leaving)
+            if self._leave():
                 self._control.flush(5)
         except KeyorderError as error:
             self._fail(error)
@@ -128,6 +127,13 @@ class WriterSession(threading.Thread):
             self.send_until = float("-inf")
             self._reader.close()
             self._control.close()
+
+    def _leave(self) -> bool:
+        """Write the end of the lease; False when there is none."""
+        leaving = self.lease.leave(clock.now())
+        if leaving is not None:
+            self._write_lease(leaving)
+        return leaving is not None
 
     def _fail(self, error: KeyorderError) -> None:
         self.failure = error
