@@ -20,6 +20,7 @@ from ..partitioner.errors import (
     UnmanagedTopicError,
 )
 from ..partitioner.layout import Layout, same_routing
+from ..partitioner.records import timeline_key
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Retirement, Timeline
 from . import clock
 from .compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
@@ -319,7 +320,7 @@ class TopicAdmin:
     def _newest(self, topic: str) -> Timeline | None:
         newest: Timeline | None = None
         for message in self._read([timeline_slot(topic)]):
-            if isinstance(message.record, Timeline) and message.record.topic == topic:
+            if message.key == timeline_key(topic) and isinstance(message.record, Timeline):
                 newest = message.record
         return newest
 

@@ -382,6 +382,8 @@ class OrderedConsumer:
             raise RuntimeError("Consumer closed")
 
     def _turn(self, wanted: int, wait: float) -> None:
+        if self._view.failure is not None:
+            raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
         self._members.start_assigned()
         self._commits.flush_and_prove()
         self._gates.open_what_may()

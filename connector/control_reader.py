@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ..partitioner.errors import BrokerUnreachableError, CorruptRecordError
+from ..partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
 from ..partitioner.records import ControlRecord, decode_record
 from . import clock
 from .config import connection_of
@@ -23,19 +23,39 @@ from .messages import offset_of, place_of
 _BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
 class ControlMessage:
-    """One control record as it was read. `record` is None for tombstones and kinds that are not ours.
+    """One control record as it was read. Its value is decoded when it is asked for.
 
+    A partition holds the records of many topics and writers: one that is damaged stops those whom it concerns.
     at_ms: when it was written, by the clock of whoever wrote it; for people, never for decisions.
     """
 
-    slot: Slot
-    offset: int
-    key: bytes
-    value: bytes | None
-    record: ControlRecord | None
-    at_ms: int | None = None
+    __slots__ = ("_decoded", "_record", "at_ms", "key", "offset", "slot", "value")
+
+    def __init__(self, slot: Slot, offset: int, key: bytes, value: bytes | None, at_ms: int | None = None) -> None:
+        self.slot, self.offset, self.key, self.value, self.at_ms = slot, offset, key, value, at_ms
+        self._record: ControlRecord | None = None
+        self._decoded = False
+
+    @property
+    def record(self) -> ControlRecord | None:
+        """The record; None for tombstones and kinds that are not ours.
+
+        Raises CorruptRecordError, RecordVersionError, which say where it stands and what to do.
+        """
+        if not self._decoded:
+            try:
+                self._record = decode_record(self.key, self.value)
+            except CorruptRecordError as error:
+                raise CorruptRecordError(error.detail, self._place) from error
+            except RecordVersionError as error:
+                raise RecordVersionError(error.kind, error.found, error.supported, self._place) from error
+            self._decoded = True
+        return self._record
+
+    @property
+    def _place(self) -> str:
+        return f"{self.slot[0]}[{self.slot[1]}]@{self.offset} (key {self.key!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +71,12 @@ class _Past:
     """What a slot held below `end` when it was added: of each key the last record, in the order of their offsets."""
 
     end: int
-    last: dict[bytes, tuple[int, bytes | None]] = field(default_factory=dict)
+    last: dict[bytes, ControlMessage] = field(default_factory=dict)
 
-    def take(self, offset: int, key: bytes, value: bytes | None) -> None:
+    def take(self, message: ControlMessage) -> None:
         """A record in the place of an older one of its key."""
-        self.last.pop(key, None)
-        self.last[key] = offset, value
+        self.last.pop(message.key, None)
+        self.last[message.key] = message
 
 
 class ControlReader:
@@ -65,7 +85,7 @@ class ControlReader:
     What a slot held when it was added is read as the log cleaner would leave it: of each key the last record, once all
     is there. So a start costs what is true now and not what ever was, and a bad record that was superseded stops nobody.
 
-    interested: when set, only records whose key it accepts are decoded; a partition holds the records of many.
+    interested: when set, only records whose key it accepts are handed out; a partition holds the records of many.
     fetch_wait_ms: how long an idle fetch waits at the broker. A transaction marker behind the last record is noticed
     only when a fetch comes back empty, so this bounds how long reading to the end takes; an idle reader asks that often.
     """
@@ -106,10 +126,7 @@ class ControlReader:
                 self._consumer.assign(places)
 
     def poll(self, timeout: float) -> list[ControlMessage]:
-        """What has arrived, in order per slot; waits up to `timeout` seconds for the first.
-
-        Raises CorruptRecordError, RecordVersionError: the reader stops before it would skip a control record.
-        """
+        """What has arrived, in order per slot; waits up to `timeout` seconds for the first."""
         first = self._consumer.poll(timeout)
         if first is None:
             return []
@@ -174,15 +191,16 @@ class ControlReader:
             # Anything else passes: the client library goes on trying, and the age of the view shows if it cannot.
             return
         self._next[slot] = offset + 1
-        key, value = _bytes(message.key()) or b"", _bytes(message.value())
-        wanted = self.interested is None or self.interested(key)
+        key = _bytes(message.key()) or b""
         past = self._past.get(slot)
-        if past is None:
-            if wanted:
-                self._decode(slot, offset, key, value, read)
-            return
-        if wanted:
-            past.take(offset, key, value)
+        if self.interested is None or self.interested(key):
+            kind, at_ms = message.timestamp()
+            stamp = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
+            taken = ControlMessage(slot, offset, key, _bytes(message.value()), stamp)
+            if past is None:
+                read.append(taken)
+            else:
+                past.take(taken)
         self._catch_up(slot, read)
 
     def _catch_up(self, slot: Slot, read: list[ControlMessage]) -> None:
@@ -190,18 +208,7 @@ class ControlReader:
         past = self._past.get(slot)
         if past is not None and self._next[slot] >= past.end:
             del self._past[slot]
-            for key, (offset, value) in past.last.items():
-                self._decode(slot, offset, key, value, read)
-
-    def _decode(self, slot: Slot, offset: int, key: bytes, value: bytes | None, read: list[ControlMessage]) -> None:
-        try:
-            record = decode_record(key, value)
-        except CorruptRecordError as error_:
-            raise CorruptRecordError(f"{slot[0]}[{slot[1]}]@{offset} (key {key!r}): {error_}") from error_
-        kind, at_ms = message.timestamp()
-        read.append(
-            ControlMessage(slot, offset, key, value, record, None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms)
-        )
+            read.extend(past.last.values())
 
 
 def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -> list[ControlMessage]:

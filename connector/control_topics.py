@@ -66,6 +66,9 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
             "min.insync.replicas": "2" if replicas >= 3 else "1",
             "unclean.leader.election.enable": "false",
             "compression.type": "producer",
+            # The cleaner never touches the newest segment, and by default that is a week's: of renewals, gigabytes.
+            "segment.ms": "600000",
+            "min.cleanable.dirty.ratio": "0.2",
         }
         wanted = [NewTopic(name, PARTITIONS, replicas, config=settings) for name in (CONTROL_TOPIC, WRITERS_TOPIC)]
         for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():

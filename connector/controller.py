@@ -265,10 +265,12 @@ class _Run:
         self._step(machine.TimelineVisible(timeline))
 
     def _take(self, message: ControlMessage) -> None:
+        if message.slot[0] != WRITERS_TOPIC and message.key != timeline_key(self._owner.topic):
+            return
         record = message.record
         if isinstance(record, Lease | Ready):
             self._writers.apply(record, message.offset, clock.now())
-        elif isinstance(record, Timeline) and message.key == timeline_key(self._owner.topic):
+        elif isinstance(record, Timeline):
             minor = codec.decode(TIMELINE, message.value or b"").minor
             if minor > TIMELINE.minor:
                 # Rewriting it would drop the fields that this version cannot see.

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import KeyorderError, NotAuthorizedError, PeerError
 from ..partitioner.gate import Gates
-from ..partitioner.records import CONTROL_TOPIC, Waiver, waiver_of_key
+from ..partitioner.records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ..partitioner.routing import Routing
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
 from . import clock
@@ -48,6 +48,9 @@ class ViewKeeper(threading.Thread):
         self._servers = str(config.get("bootstrap.servers"))
         self._timelines: dict[str, Timeline] = {}
         self._views: dict[str, View] = {}
+        self._parked: dict[
+            str, ControlMessage
+        ] = {}  # the newest of each topic that is not followed, or not taken in yet
         self._waivers: dict[str, dict[tuple[int, int], str]] = {}
         self._as_of: dict[str, float] = {}
         self._wanted: dict[str, float] = {}
@@ -164,11 +167,15 @@ class ViewKeeper(threading.Thread):
         self._reader.add([timeline_slot(topic) for topic in topics])
         pending = self._look is not None or self._due(topics)
         for message in self._reader.poll(0.005 if pending else 0.05):
-            record = message.record
+            topic = topic_of_key(message.key)
+            if topic is None:
+                self._take_waiver(message)
+            else:
+                self._parked[topic] = message
+        for topic in topics & self._parked.keys():
+            record = self._parked.pop(topic).record
             if isinstance(record, Timeline):
                 self._take(record)
-            else:
-                self._take_waiver(message)
         if self._look is None and self._due(topics):
             self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
             self._look_topics = topics
@@ -224,8 +231,6 @@ class ViewKeeper(threading.Thread):
 
     def _take(self, timeline: Timeline) -> None:
         topic = timeline.topic
-        if topic not in self._wanted:
-            return
         known = self._timelines.get(topic)
         if known is not None and (known.topic_id == timeline.topic_id or topic in self._as_of):
             # Before the first look is read to its end, older records may be of a topic that was deleted since.

@@ -22,7 +22,16 @@ from ..partitioner.errors import (
     UnmanagedTopicError,
 )
 from ..partitioner.lease import LeaseKeeper, Standing
-from ..partitioner.records import WRITERS_TOPIC, Lease, Ready, encode_lease, encode_ready, lease_key, ready_key
+from ..partitioner.records import (
+    WRITERS_TOPIC,
+    Lease,
+    Ready,
+    encode_lease,
+    encode_ready,
+    lease_key,
+    ready_key,
+    topic_of_key,
+)
 from ..partitioner.sending import TopicSending
 from ..partitioner.timeline import ChangePhase, Timeline
 from . import clock
@@ -73,6 +82,7 @@ class WriterSession(threading.Thread):
         self._wanted: dict[str, threading.Event] = {}
         self._refused: dict[str, KeyorderError] = {}
         self._timelines: dict[str, Timeline] = {}
+        self._parked: dict[str, ControlMessage] = {}
         self._known_partitions: dict[str, int] = {}
         self._look: Look | None = None
         self._looking_for: tuple[str, frozenset[str]] | None = None
@@ -154,6 +164,8 @@ class WriterSession(threading.Thread):
         self._reader.add(slots)
         for message in self._reader.poll(self._patience()):
             self._take(message)
+        for topic in [topic for topic in list(self._wanted) if topic in self._parked]:
+            self._take(self._parked.pop(topic))
         self._control.poll(0)
         now = clock.now()
         self._keep_lease(now)
@@ -177,6 +189,10 @@ class WriterSession(threading.Thread):
         return key.startswith(b"timeline:") or (key.startswith(b"lease:") and key.endswith(self._lease_prefix))
 
     def _take(self, message: ControlMessage) -> None:
+        topic = topic_of_key(message.key)
+        if topic is not None and topic not in self._wanted:
+            self._parked[topic] = message  # somebody else's, and not looked into; it may be wanted later
+            return
         record = message.record
         if isinstance(record, Lease) and record.writer == self.writer_id:
             self.lease.read(record, message.offset, clock.now())

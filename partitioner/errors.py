@@ -346,21 +346,34 @@ class ConsentNeededError(OrderError):
 
 
 class RecordVersionError(OrderError):
-    """A control record was written by a newer, incompatible keyorder."""
+    """A control record was written by a newer, incompatible keyorder. where: topic[partition]@offset, where known."""
 
-    def __init__(self, kind: str, found: tuple[int, int], supported: int) -> None:
-        super().__init__(kind, found, supported)
-        self.kind, self.found, self.supported = kind, found, supported
+    def __init__(self, kind: str, found: tuple[int, int], supported: int, where: str = "") -> None:
+        super().__init__(kind, found, supported, where)
+        self.kind, self.found, self.supported, self.where = kind, found, supported, where
 
     def __str__(self) -> str:
+        place = f" at {self.where}" if self.where else ""
         return (
-            f"a {self.kind} record of version {self.found[0]}.{self.found[1]} was found, this keyorder reads {self.supported}.x: "
-            "upgrade keyorder here before going on"
+            f"a {self.kind} record of version {self.found[0]}.{self.found[1]} was found{place}, this keyorder reads "
+            f"{self.supported}.x: upgrade keyorder here before going on"
         )
 
 
 class CorruptRecordError(OrderError):
-    """A control record could not be decoded."""
+    """A control record could not be decoded. where: topic[partition]@offset, where known."""
+
+    def __init__(self, detail: str, where: str = "") -> None:
+        super().__init__(detail, where)
+        self.detail, self.where = detail, where
+
+    def __str__(self) -> str:
+        if not self.where:
+            return self.detail
+        return (
+            f"{self.where}: {self.detail}; nothing goes on that depends on it. Write the last good value of that key again "
+            "(a null value removes a lease or a READY of a writer that has ended), and start again"
+        )
 
 
 def what_is(what: str) -> str:

@@ -127,6 +127,13 @@ def timeline_key(topic: str) -> bytes:
     return f"timeline:{topic}".encode()
 
 
+def topic_of_key(key: bytes) -> str | None:
+    """The topic whose timeline a key names, None for any other key."""
+    kind, _, topic = key.partition(b":")
+    # A name that is no UTF-8 is nobody's: Kafka allows letters, digits and three signs.
+    return topic.decode(errors="replace") if kind == b"timeline" else None
+
+
 def waiver_key(waiver: Waiver) -> bytes:
     """The record key of a waiver; the group comes last, since its name may hold anything."""
     return f"waiver:{waiver.topic}:{waiver.epoch}:{waiver.partition}:{waiver.group}".encode()

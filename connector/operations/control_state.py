@@ -10,8 +10,9 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.errors import CorruptRecordError, OrderError, RecordVersionError
 from ...partitioner.members import Member, WriterSet
-from ...partitioner.records import CONTROL_TOPIC, Lease, Ready, Waiver
+from ...partitioner.records import CONTROL_TOPIC, Lease, Ready, Waiver, topic_of_key
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import connection_of
@@ -32,11 +33,13 @@ class ControlState:
         self._waivers: dict[bytes, Waiver] = {}
         self.timelines: dict[str, Timeline] = {}
         self.written_at: dict[str, int | None] = {}
+        self.unreadable: dict[str, OrderError] = {}
 
     def refresh(self, timeout: float = 20.0) -> None:
         """Read to the ends as they are now. Without control topics nothing is managed.
 
-        Raises BrokerUnreachableError, NotAuthorizedError, OrderError for records that cannot be read.
+        Timelines that cannot be read are in `unreadable`, with the error. Raises BrokerUnreachableError,
+        NotAuthorizedError, OrderError for other records that cannot be read.
         """
         if self._reader is None:
             if not existing(self._admin, self._servers):
@@ -70,7 +73,18 @@ class ControlState:
             reader.close()
 
     def _take(self, message: ControlMessage) -> None:
-        record = message.record
+        topic = topic_of_key(message.key)
+        try:
+            record = message.record
+        except (CorruptRecordError, RecordVersionError) as error:
+            if topic is None:
+                raise
+            # One topic's is not all topics' trouble; whoever asks for this one hears of it.
+            self.timelines.pop(topic, None)
+            self.unreadable[topic] = error
+            return
+        if topic is not None:
+            self.unreadable.pop(topic, None)
         if isinstance(record, Timeline):
             self.timelines[record.topic] = record
             self.written_at[record.topic] = message.at_ms

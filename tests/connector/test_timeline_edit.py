@@ -14,7 +14,7 @@ TIMELINE = timeline_of(2, [])
 
 def message(value: bytes, topic: str = "t") -> ControlMessage:
     """A control record as it is read."""
-    return ControlMessage(("_keyorder", 0), 0, records.timeline_key(topic), value, records.decode_timeline(value))
+    return ControlMessage(("_keyorder", 0), 0, records.timeline_key(topic), value)
 
 
 def test_a_timeline_of_a_newer_minor_version_is_not_written_again() -> None:
