@@ -11,7 +11,7 @@ from math import inf
 
 from confluent_kafka import Message
 
-from .messages import Place
+from .messages import Place, offset_of
 
 
 class Owned:
@@ -83,8 +83,7 @@ class Owned:
 
     def skip_tail(self) -> None:
         """Pass what no record shows: only when everything fetched before it was returned."""
-        if self.eof > self.returned and not self.held and not self.queued:
-            self.returned = self.eof
+        self.returned = max(self.returned, self._shown_up_to())
 
     def gave(self, offset: int) -> None:
         """The record at `offset` was returned to the application."""
@@ -94,6 +93,16 @@ class Owned:
 
     def processed_up_to(self, offset: int) -> int:
         """A position that the application named, moved past a tail without records if that is all that follows."""
-        if offset >= self.record_end and self.eof > offset and not self.held and not self.queued:
-            return self.eof
-        return offset
+        return max(offset, self._shown_up_to()) if offset >= self.record_end else offset
+
+    def _shown_up_to(self) -> int:
+        """No record that is not returned yet lies below this: up to the end that was seen, or to the gate that holds one.
+
+        What lies before a closed gate may all be gone, compacted or aborted; then no end of partition shows up there.
+        """
+        if self.queued:
+            return -1
+        if self.held:
+            first = offset_of(self.held[0])
+            return first if self.limit == inf else min(first, int(self.limit))
+        return self.eof

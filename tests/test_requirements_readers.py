@@ -305,3 +305,19 @@ def test_without_ordered_delivery_nothing_is_held_or_asked() -> None:
         keeper, others, _ = _gatekeeper(timeline, owned, ordered)
         keeper.open_what_may()
         assert (owned.limit, owned.fetching, others.watched, keeper.busy) == (inf, True, set(), False)
+
+
+def test_a_position_passes_what_is_gone_before_a_closed_gate() -> None:
+    """Compacted or aborted up to the gate, with records behind it: no end of partition shows there, yet all is processed."""
+    owned = Owned(TOPIC, 0)
+    owned.start_at(0)
+    owned.limit = 12
+    owned.held.append(Message(topic=TOPIC, partition=0, offset=15))
+    owned.queued = 1
+    owned.skip_tail()
+    assert (owned.returned, owned.processed_up_to(0)) == (0, 0), "a record before the gate is still to be returned"
+    owned.gave(4)
+    assert owned.processed_up_to(3) == 3, "the application has not processed all that it was given"
+    assert owned.processed_up_to(5) == 12
+    owned.skip_tail()
+    assert owned.returned == 12

@@ -170,9 +170,10 @@ def show_description(found: TopicDescription) -> None:
     if change is None:
         click.echo("Change: none")
     else:
-        click.echo(
-            f"Change: to {change.count} partitions, {change.phase.value}, epoch {change.epoch}, attempt {change.attempt}"
+        what = (
+            f"to {change.count} partitions" if change.slice is None else f"re-homes values of {change.slice.partition}"
         )
+        click.echo(f"Change: {what}, {change.phase.value}, epoch {change.epoch}, attempt {change.attempt}")
     for name, value in sorted(found.settings.items()):
         click.echo(f"Setting: {name}={value}")
     emit_table(
