@@ -16,6 +16,7 @@ from ..partitioner.starts import epoch_of, flushed_epoch, metadata_of
 from ..partitioner.timeline import Timeline
 from . import clock
 from .config import ConsumerSettings
+from .group_metadata import TransactionalOffsets
 from .kafka_errors import translate
 from .membership import Membership
 from .messages import Place
@@ -25,6 +26,7 @@ from .strays import Strays
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
 _IDLE_RECOMMIT = 6 * 3600.0
 _REVOKE_PATIENCE = 3.0
+_ASK_AGAIN = 0.5
 _PASSING = {
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.ILLEGAL_GENERATION,
@@ -51,7 +53,8 @@ class Committer:
         self._bootstrap = bootstrap_servers
         self._next_commit = clock.now() + settings.auto_commit_interval
         self._next_idle = clock.now() + _IDLE_RECOMMIT
-        self.through_transactions = False
+        self.transactions = TransactionalOffsets(settings, members)
+        self._ask_again_at = 0.0
         self._pending: dict[Place, deque[tuple[Owned, TopicPartition]]] = {}
 
     def periodic(self) -> None:
@@ -127,6 +130,7 @@ class Committer:
 
         Also commits the start of a partition that had no commit: from then on it counts as processed up to there.
         """
+        self._learn_unknown()
         due: dict[Owned, int] = {}
         proofs: dict[Owned, int] = {}
         for owned in self._members.owned.values():
@@ -143,9 +147,9 @@ class Committer:
                 proofs[owned] = reached
                 if crossed or owned.committed is None:
                     due[owned] = owned.processed
-        if self.through_transactions:
+        if self.transactions.pending:
             # A plain commit would win over a pending transactional one: there the application's own commit proves.
-            due = {}
+            return
         acknowledged = self._attempt(due, proofs) if due else True
         if acknowledged:
             for owned, epoch in proofs.items():
@@ -162,7 +166,7 @@ class Committer:
                 if o.started:
                     self._settle_tail(o)
             due = [o for o in owned if o.started and o.processed != (o.committed or 0)]
-            if due and not self.through_transactions:
+            if due and not self.transactions.used:
                 # The next owner starts where this commit says: passing trouble is worth waiting for.
                 self._patiently({o: o.processed for o in due})
         for o in owned:
@@ -195,8 +199,25 @@ class Committer:
                 place = TopicPartition(owned.topic, owned.partition)
                 self._members.listener.on_partition_key_maybe_revoked([place])
 
+    def _learn_unknown(self) -> None:
+        """Ask the broker for positions whose transaction ended unknown; it answers when that one is decided."""
+        asked = [owned for owned in self.transactions.unknown if self._members.owned.get(owned.place) is owned]
+        if not asked or clock.now() < self._ask_again_at:
+            return
+        self._ask_again_at = clock.now() + _ASK_AGAIN
+        try:
+            found = self._raw.committed([TopicPartition(*owned.place) for owned in asked], timeout=1.0)
+        except KafkaException:
+            return
+        for owned, place in zip(asked, found, strict=True):
+            if place.error is None:
+                self.transactions.unknown.discard(owned)
+                if place.offset >= 0:
+                    owned.committed, owned.committed_epoch = place.offset, epoch_of(place.metadata)
+                    owned.processed = max(owned.processed, place.offset)
+
     def _try(self, owned: list[Owned]) -> None:
-        if owned and not self.through_transactions:
+        if owned and not self.transactions.used:
             self._attempt({o: o.processed for o in owned}, {})
 
     def _attempt(self, offsets: dict[Owned, int], proofs: dict[Owned, int]) -> bool:

@@ -123,10 +123,14 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
     ours, theirs = split(config, _PRODUCER_OPTIONS, "an OrderedProducer")
     _refuse_producer_options(theirs)
     timeout_name = "message.timeout.ms" if "message.timeout.ms" in theirs else "delivery.timeout.ms"
+    # The library lowers its own default below a transaction's time-out; ours has to do the same.
+    transaction_timeout = (
+        int(theirs.get("transaction.timeout.ms", 60_000)) if theirs.get("transactional.id") else 60_000
+    )
     terms = LeaseTerms(
         lease=milliseconds(ours, "keyorder.lease.ms", 45_000),
         renew_interval=milliseconds(ours, "keyorder.lease.renew.interval.ms", 10_000),
-        delivery_timeout=milliseconds(theirs, timeout_name, 20_000),
+        delivery_timeout=milliseconds(theirs, timeout_name, min(20_000, transaction_timeout)),
         margin=milliseconds(ours, "keyorder.lease.margin.ms", 2_000),
     )
     settings = ProducerSettings(

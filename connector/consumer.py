@@ -18,6 +18,7 @@ from .callbacks import wrapped
 from .committing import Committer
 from .config import connection_of, consumer_settings
 from .gating import Gatekeeper
+from .group_metadata import GroupMetadata
 from .listener import KeyRebalanceListener
 from .membership import Membership
 from .messages import offset_of, place_of
@@ -278,9 +279,9 @@ class OrderedConsumer:
             client.set_sasl_credentials(username, password)
 
     def consumer_group_metadata(self) -> Any:
-        """As confluent_kafka.Consumer.consumer_group_metadata."""
-        self._commits.through_transactions = True
-        return self._raw.consumer_group_metadata()
+        """As confluent_kafka.Consumer.consumer_group_metadata; for OrderedProducer.send_offsets_to_transaction."""
+        self._commits.transactions.used = True
+        return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
 
     def memberid(self) -> str:
         """As confluent_kafka.Consumer.memberid."""

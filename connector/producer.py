@@ -24,6 +24,7 @@ from .admin import TopicAdmin
 from .callbacks import wrapped
 from .config import connection_of, producer_settings
 from .control_topics import ensure
+from .group_metadata import GroupMetadata, TransactionalOffsets
 from .log_starts import LogStarts
 from .metadata import TopicIdentity, identify, is_compacted, patiently
 from .tombstoning import MoveTombstones
@@ -90,6 +91,7 @@ class OrderedProducer:
         self._silent: dict[Cohort, DeliveryCallback] = {}
         self._log_starts = LogStarts(connection_of(theirs))
         self._tombstones = MoveTombstones(self._raw, self._tombstone_resolved, self._log_starts.of)
+        self._offsets: set[TransactionalOffsets] = set()
         self._clearing = 0
         self._held = 0
         self._hold_times: deque[float] = deque(maxlen=_HOLD_TIMES)
@@ -246,18 +248,34 @@ class OrderedProducer:
         self._raw.begin_transaction()
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Wait for held records, then commit, as confluent_kafka.Producer.commit_transaction."""
+        """Wait for held records, then commit, as confluent_kafka.Producer.commit_transaction.
+
+        After an error that is neither retriable nor asks for an abort its result is unknown: close this producer, make a
+        new one under the same `transactional.id` and let it `init_transactions()`, which decides it.
+        """
         self.flush(timeout)
         self._raw.commit_transaction(timeout)
+        self._end_offsets(True)
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Drop held records (their callbacks hear of a purge), then abort the transaction."""
         self.purge(in_queue=True, in_flight=False)
         self._raw.abort_transaction(timeout)
+        self._end_offsets(False)
 
     def send_offsets_to_transaction(self, positions: list[Any], group_metadata: Any, timeout: float = -1) -> None:
-        """As confluent_kafka.Producer.send_offsets_to_transaction."""
+        """As confluent_kafka.Producer.send_offsets_to_transaction, with what opens gates in the offsets' metadata.
+
+        group_metadata: of OrderedConsumer.consumer_group_metadata(). Raises ConfigError when that one commits by itself.
+        """
+        if isinstance(group_metadata, GroupMetadata):
+            positions = group_metadata.offsets.stamp(positions)
+            self._offsets.add(group_metadata.offsets)
         self._raw.send_offsets_to_transaction(positions, group_metadata, timeout)
+
+    def _end_offsets(self, committed: bool | None) -> None:
+        while self._offsets:
+            self._offsets.pop().ended(committed)
 
     def hold_times(self) -> list[float]:
         """Seconds that held records waited before they were sent, since the last call; the newest 100 000 of them."""
@@ -272,11 +290,17 @@ class OrderedProducer:
             return True
         try:
             left = self.flush(timeout)
+        except KafkaException as raised:
+            # Fenced or otherwise fatal: whoever sent through it has heard, and nothing more will be delivered.
+            if not raised.args[0].fatal():
+                raise
+            left = len(self)
         finally:
             self._closed = True
             self._session.stop(10)
             self._log_starts.close()
             self._raw.close()
+            self._end_offsets(None)
         return left == 0
 
     def leave(self, timeout: float = 2.0) -> None:

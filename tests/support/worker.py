@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer
 from keyorder.connector.verify.events import decode_value, encode_value
 from keyorder.connector.verify.recorder import Recorder
@@ -152,10 +152,62 @@ def read(spec: dict[str, Any], done: threading.Event) -> None:
     say(event="finished", delivered=delivered, strays=consumer.strays)
 
 
+def transform(spec: dict[str, Any], done: threading.Event) -> None:
+    """Consume, write the same to another topic, and move the offsets, in one transaction per batch.
+
+    After any error the producer is made anew, which decides what it left open, and the consumer goes back to what the
+    group has committed.
+    """
+    consumer = OrderedConsumer({**spec["config"], "enable.auto.commit": False, "isolation.level": "read_committed"})
+    settings = {
+        **spec["producer"],
+        "transactional.id": f"{spec['run']}-{spec['actor']}",
+        "transaction.timeout.ms": 15_000,
+    }
+
+    def fresh() -> OrderedProducer:
+        made = OrderedProducer(settings)
+        made.init_transactions(30)
+        return made
+
+    producer = fresh()
+    consumer.subscribe([spec["topic"]])
+    explain_on_signal(consumer)
+    say(event="started")
+    moved = errors = 0
+    while not done.is_set():
+        messages = [m for m in consumer.consume(spec.get("batch", 50), 0.1) if m.error() is None]
+        if not messages:
+            continue
+        try:
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce(spec["out"], message.value(), message.key())
+            positions: dict[tuple[str, int], int] = {}
+            for message in messages:
+                positions[message.topic(), message.partition()] = message.offset() + 1
+            places = [TopicPartition(t, p, offset) for (t, p), offset in positions.items()]
+            producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), 20)
+            producer.commit_transaction(30)
+            moved += len(messages)
+        except KafkaException as error:
+            errors += 1
+            print(f"{spec['actor']}: {error}", file=sys.stderr)
+            producer.close()
+            producer = fresh()
+            mine = consumer.assignment()
+            for place in consumer.committed(mine, 20) if mine else []:
+                if place.offset >= 0 and consumer.position([place])[0].offset >= 0:
+                    consumer.seek(place)
+    consumer.close()
+    producer.close()
+    say(event="finished", moved=moved, errors=errors)
+
+
 def main() -> None:
     spec = json.loads(sys.argv[1])
     done = stopped_by_input()
-    {"writer": write, "consumer": read}[spec["role"]](spec, done)
+    {"writer": write, "consumer": read, "transformer": transform}[spec["role"]](spec, done)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,23 @@ class Workload:
             del config["session.timeout.ms"], config["heartbeat.interval.ms"]
         return self._start(actor, {**spec, "role": "consumer", "config": config})
 
+    def transformer(self, actor: str, group: str, out: str, **spec: Any) -> Worker:
+        """Start a process that moves this topic's records to `out` in transactions."""
+        group = f"{group}-{self.run}"
+        self.groups.add(group)
+        base = {**self.kafka.client_config(), "log_level": 0}
+        config = {
+            **base,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 1_000,
+            "fetch.wait.max.ms": 50,
+            **spec.pop("config", {}),
+        }
+        producer = {**base, "linger.ms": 1}
+        return self._start(actor, {**spec, "role": "transformer", "out": out, "config": config, "producer": producer})
+
     def _start(self, actor: str, spec: dict[str, Any]) -> Worker:
         spec |= {
             "actor": actor,
