@@ -12,7 +12,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test test-docker test-docker-all chaos check format docs bench clean
+.PHONY: help setup demo test test-docker test-docker-all chaos matrix check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ chaos: $(STAMP)  ## 40 random changes between 1 and 64 partitions on three broke
 
 bench: $(STAMP)  ## speed against other ways, in turns on one broker: ONLY=P9,P13 for some, QUICK=1 for a short form
 	@$(BIN)/keyorder bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+
+matrix: $(STAMP)  ## every group protocol x join, leave, crash, zombie x growth and shrink, some minutes
+	@KEYORDER_MATRIX=full $(BIN)/python -Im pytest tests/integration/test_group_matrix.py -n 2 --timeout=600
 
 check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -299,12 +299,17 @@ class Membership:
 
     def restart_at(self, owned: Owned, offset: int) -> None:
         """Go on from another offset, dropping what was fetched."""
-        processed, committed = owned.processed, owned.committed
+        processed, record_end = owned.processed, owned.record_end
         owned.start_at(offset)
-        if self.settings.auto_store is False or self.settings.auto_commit is False:
-            owned.processed = max(processed, offset) if committed is None else processed
+        if not (self.settings.auto_store and self.settings.auto_commit):
+            # What was skipped counts as done with when the application has stored or committed all that it was given.
+            owned.processed, owned.record_end, owned.eof = processed, record_end, offset
         if owned.fetching:
-            self.raw.seek(TopicPartition(owned.topic, owned.partition, offset))
+            # No seek: the client library has stopped a partition whose position is gone.
+            owned.fetching = False
+            if self._by_delta:
+                self.raw.incremental_unassign([TopicPartition(*owned.place)])
+            self.fetch([owned])
 
     def seek(self, place: TopicPartition) -> None:
         """The application's seek: the position becomes what it says."""

@@ -86,27 +86,3 @@ def test_a_group_far_behind_when_two_growths_happen(kafka: KafkaUnderTest, topic
 
         assert_in_order(verdict)
         assert verdict.records == 100_000
-
-
-@pytest.mark.kip("K253-01", "K253-13")
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        {"partition.assignment.strategy": "roundrobin"},
-        {"partition.assignment.strategy": "cooperative-sticky"},
-        {"group.protocol": "consumer"},
-    ],
-    ids=["roundrobin", "cooperative-sticky", "kip-848"],
-)
-def test_growth_under_each_group_protocol(
-    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, protocol: dict[str, str]
-) -> None:
-    """Gates and rebalances work together under every assignment protocol of the stock client."""
-    with Workload(kafka, tmp_path, topic_name, partitions=3, config=QUICK) as run:
-        run.consumer("c1", "g", config=protocol)
-        run.writer("w1", rate=800)
-        run.consumer("c2", "g", config=protocol)
-        assert run.expand(5) == 0
-        run.consumer("c3", "g", config=protocol)
-
-        assert_in_order(run.finish())
