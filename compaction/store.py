@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 
 from ..partitioner.errors import ConfigError
@@ -25,7 +24,7 @@ CREATE TABLE IF NOT EXISTS versions (
     key BLOB PRIMARY KEY, known INT, version INT, epoch INT, place INT, partition INT, timestamp INT, headers TEXT,
     value BLOB, last_epoch INT, last_place INT
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS displaced ON versions (key) WHERE epoch <> last_epoch OR place <> last_place;
+CREATE INDEX IF NOT EXISTS displaced ON versions (key) WHERE (epoch <> last_epoch OR place <> last_place);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, text TEXT);
 """
 _UPSERT = """
@@ -38,6 +37,7 @@ _LAST = """
 UPDATE versions SET last_epoch = ?1, last_place = ?2
 WHERE key = ?3 AND (?1, ?2) > (last_epoch, last_place)
 """
+_DISPLACED = "(epoch <> last_epoch OR place <> last_place)"
 _COLUMNS = "known, version, epoch, place, partition, timestamp, headers, value, last_epoch, last_place"
 
 
@@ -93,22 +93,23 @@ class VersionStore:
                 entry = found if entry is None else found.merged(entry)
         return entry
 
-    def displaced(self, limit: int) -> list[tuple[bytes, Entry]]:
-        """Up to `limit` keys whose newest record is not their highest version."""
+    def displaced(self, after: bytes | None, limit: int) -> list[tuple[bytes, Entry]]:
+        """Up to `limit` keys behind `after`, in their order, whose newest record is not their highest version."""
         if self._database is None:
-            return [(key, self._rows[key]) for key in islice(self._displaced, limit)]
+            keys = sorted(key for key in self._displaced if after is None or key > after)
+            return [(key, self._rows[key]) for key in keys[:limit]]
         self.write_down({})
-        where = "epoch <> last_epoch OR place <> last_place"
-        rows = self._database.execute(f"SELECT key, {_COLUMNS} FROM versions WHERE {where} LIMIT ?", (limit,))
-        return [(row[0], _entry(row[1:])) for row in rows.fetchall()]
+        sql = f"SELECT key, {_COLUMNS} FROM versions WHERE {_DISPLACED} AND key > ? ORDER BY key LIMIT ?"
+        if after is None:
+            sql = sql.replace("key > ?", "? IS NULL")  # the empty key is a key
+        return [(row[0], _entry(row[1:])) for row in self._database.execute(sql, (after, limit)).fetchall()]
 
     def count_displaced(self) -> int:
         """How many such keys there are."""
         if self._database is None:
             return len(self._displaced)
         self.write_down({})
-        where = "epoch <> last_epoch OR place <> last_place"
-        (count,) = self._database.execute(f"SELECT count(*) FROM versions WHERE {where}").fetchone()
+        (count,) = self._database.execute(f"SELECT count(*) FROM versions WHERE {_DISPLACED}").fetchone()
         return int(count)
 
     def entries(self) -> Iterator[tuple[bytes, Entry]]:

@@ -74,7 +74,8 @@ def check_compaction(topic_config: Mapping[str, str], settings: Mapping[str, str
     policy = topic_config.get("cleanup.policy", "delete")
     if "compact" not in policy:
         if kind != "offset":
-            found.append(Finding("cleanup.policy", f"it is {policy}: the broker compacts nothing", "add compact to it"))
+            problem = f"it is {policy}: retention takes versions, high or low"
+            found.append(Finding("cleanup.policy", problem, "set it to compact", fatal=True))
         return found
     found += _expiry(topic_config)
     if kind != "offset":
@@ -113,6 +114,14 @@ def _winners(config: Mapping[str, str], kind: str) -> list[Finding]:
                 "message.timestamp.type",
                 "it is LogAppendTime, so the highest timestamp is always the last record's",
                 "set it to CreateTime",
+            )
+        )
+    if not append_time and kind == "header":
+        found.append(
+            Finding(
+                "message.timestamp.type",
+                "it is CreateTime, so min.compaction.lag.ms counts from the producers' timestamps and guards no late one",
+                "set it to LogAppendTime, or let producers send no old timestamps",
             )
         )
     before = _number(config, "message.timestamp.before.max.ms", _FOREVER)

@@ -37,6 +37,8 @@ REHOMING_STEPS = (
     "edit-sent",
 )
 
+COMPACTOR_STEPS = ("compactor-read", "compactor-appended", "compactor-committed", "compactor-read-back")
+
 
 def crash_point(name: str) -> None:
     """Die here if the environment says so."""

@@ -23,6 +23,7 @@ COMMANDS = {
     "change": "connector.cli.changes.change:change",
     "bench": "connector.cli.bench:bench",
     "connect": "connector.cli.connect:connect",
+    "compact": "compaction.cli:compact",
     "controller": "connector.cli.controller:controller",
     "demo": "connector.cli.demo:demo",
     "doctor": "connector.cli.doctor:doctor",

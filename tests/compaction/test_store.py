@@ -58,7 +58,12 @@ def test_any_order_and_any_memory_give_the_same_table(records: list, random: obj
     displaced = {key: entry for key, entry in expected.items() if entry.displaced}
     assert {key: store.get(key) for key in expected} == expected
     assert dict(store.entries()) == expected
-    assert dict(store.displaced(100)) == displaced
+    assert dict(store.displaced(None, 100)) == displaced
+    pages, after = [], None
+    while page := store.displaced(after, 1):
+        after = page[-1][0]
+        pages.append(after)
+    assert pages == sorted(displaced)
     assert store.count_displaced() == len(displaced)
     live = sum(entry.best.value is not None for entry in expected.values())
     assert store.count() == (live, len(expected) - live)

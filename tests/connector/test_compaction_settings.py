@@ -18,6 +18,7 @@ STOCK = {
     "message.timestamp.before.max.ms": "9223372036854775807",
 }
 FIT = {**STOCK, "segment.ms": "3600000", "max.compaction.lag.ms": "7200000", "min.compaction.lag.ms": "600000"}
+FIT["message.timestamp.type"] = "LogAppendTime"
 HEADER = {"compaction.strategy": "header", "compaction.strategy.header": "v"}
 
 
@@ -56,24 +57,31 @@ def test_without_a_lag_the_cleaner_may_win_the_race() -> None:
 @pytest.mark.kip("K280-11")
 def test_append_time_makes_the_timestamp_strategy_pointless() -> None:
     """Named for `timestamp`, fine for `header`."""
-    config = {**FIT, "message.timestamp.type": "LogAppendTime"}
+    assert settings_named(FIT, {"compaction.strategy": "timestamp"}) == [("message.timestamp.type", False)]
+    assert settings_named(FIT, HEADER) == []
 
-    assert settings_named(config, {"compaction.strategy": "timestamp"}) == [("message.timestamp.type", False)]
-    assert settings_named(config, HEADER) == []
+
+def test_create_time_leaves_late_records_without_a_guard() -> None:
+    """The broker counts the lag from timestamps: named for `header`, which can do without the producers'."""
+    config = {**FIT, "message.timestamp.type": "CreateTime"}
+
+    assert settings_named(config, HEADER) == [("message.timestamp.type", False)]
+    assert settings_named(config, {"compaction.strategy": "timestamp"}) == []
 
 
 def test_a_bound_on_old_timestamps_would_refuse_winners() -> None:
     """A winner is written again with its own timestamp; where the broker sets timestamps, the bound does not matter."""
     bounded = {**FIT, "message.timestamp.before.max.ms": "3600000"}
 
-    assert settings_named(bounded, HEADER) == [("message.timestamp.before.max.ms", True)]
-    assert settings_named({**bounded, "message.timestamp.type": "LogAppendTime"}, HEADER) == []
+    assert settings_named(bounded, HEADER) == []
+    by_time = {**bounded, "message.timestamp.type": "CreateTime"}
+    assert settings_named(by_time, {"compaction.strategy": "timestamp"}) == [("message.timestamp.before.max.ms", True)]
 
 
 def test_a_topic_that_is_not_compacted() -> None:
     """Nothing to say of it, unless it has a strategy that nobody will obey; with both policies retention may interfere."""
     assert settings_named({**STOCK, "cleanup.policy": "delete"}, {}) == []
-    assert settings_named({**STOCK, "cleanup.policy": "delete"}, HEADER) == [("cleanup.policy", False)]
+    assert settings_named({**STOCK, "cleanup.policy": "delete"}, HEADER) == [("cleanup.policy", True)]
     assert settings_named({**FIT, "cleanup.policy": "compact,delete"}, HEADER) == [("cleanup.policy", False)]
 
 

@@ -1,0 +1,281 @@
+"""TopicCompactor on a real broker whose log cleaner runs: what it leaves is the highest version of each key."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction.compactor import TopicCompactor
+from keyorder.compaction.errors import CompactionUnsafeError, CompactionWindowError, CompactorFencedError
+from keyorder.compaction.strategy import encode_version
+from keyorder.compaction.view import CompactedView
+from keyorder.connector.crash import COMPACTOR_STEPS
+from keyorder.partitioner.errors import ConfigError, UnmanagedTopicError
+from support.cleaning import HELD, ROLLER, clean, configure, dump
+from support.cluster import KafkaUnderTest
+
+HEADER = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
+Sent = tuple[str, str | None, int | None]
+
+
+def send(kafka: KafkaUnderTest, topic: str, *records: Sent, timestamps: list[int] | None = None) -> None:
+    """(key, value, version) by an ordered producer, all acknowledged."""
+    with OrderedProducer(kafka.client_config()) as producer:
+        for number, (key, value, version) in enumerate(records):
+            headers = None if version is None else [("other", b"x"), ("v", encode_version(version))]
+            producer.produce(topic, value, key, headers=headers, timestamp=timestamps[number] if timestamps else 0)
+        assert producer.flush(20) == 0
+
+
+def compactor(kafka: KafkaUnderTest, topic: str, **options: object) -> TopicCompactor:
+    """With its usual margin."""
+    return TopicCompactor(kafka.client_config(), topic, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.kip("K280-02", "K280-12", "K280-19", "K280-20")
+def test_the_cleaner_keeps_the_highest_version(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A plan says what a run does; afterwards the stock cleaner leaves each key's highest version, headers and all."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=HEADER)
+    send(kafka, topic_name, ("a", "new", 2), ("a", "old", 1), ("b", None, 3), ("b", "late", 2), ("c", "x", 1))
+    send(kafka, topic_name, ("d", "first", 7), ("d", "tie", 7), ("e", "versioned", -4), ("e", "without", None))
+
+    with compactor(kafka, topic_name) as it:
+        plan = it.plan()
+        assert (plan.keys, plan.tombstones, plan.appends, plan.records, plan.unversioned) == (4, 1, 3, 9, 1)
+        assert len(dump(kafka, topic_name)) == 9
+        report = it.run()
+        assert (report.appends, report.raced, report.transactions) == (3, 0, 1)
+        again = it.run()
+        assert again.appends == 0
+    kept = clean(kafka, topic_name)
+
+    assert {each.key: each.value for each in kept} == {
+        b"a": b"new", b"b": None, b"c": b"x", b"d": b"tie", b"e": b"versioned"
+    }  # fmt: skip
+    assert next(each.headers for each in kept if each.key == b"a") == (("other", b"x"), ("v", encode_version(2)))
+
+
+@pytest.mark.kip("K280-11")
+def test_by_timestamp_the_append_keeps_it(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Where producers set timestamps the winner keeps its own, or it would win for ever."""
+    kafka = cleaning_kafka
+    config = {**HELD, "compaction.strategy": "timestamp", "message.timestamp.type": "CreateTime"}
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=config)
+    send(kafka, topic_name, ("a", "new", 1), ("a", "old", 2), timestamps=[2_000, 1_000])
+
+    with compactor(kafka, topic_name) as it:
+        assert it.run().appends == 1
+    assert [(each.value, each.timestamp) for each in dump(kafka, topic_name)][-1] == (b"new", 2_000)
+
+
+@pytest.mark.kip("K280-01")
+def test_the_default_strategy_leaves_every_byte(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Nothing is written; the log is the same record for record, and the cleaner keeps the last ones."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=HELD)
+    send(kafka, topic_name, *((f"k{i % 3}", f"v{i}", 9 - i) for i in range(9)))
+    before = dump(kafka, topic_name)
+
+    with compactor(kafka, topic_name) as it:
+        assert it.plan().appends == 0
+        report = it.run()
+    assert (report.appends, report.transactions) == (0, 0)
+    assert dump(kafka, topic_name) == before
+    assert {each.key: each.value for each in clean(kafka, topic_name)} == {b"k0": b"v6", b"k1": b"v7", b"k2": b"v8"}
+
+
+@pytest.mark.kip("C-19", "K280-20")
+def test_a_keys_versions_in_two_partitions(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A winner at the old home is written at the new one before its old copy is cleared; a tombstone too."""
+    kafka = cleaning_kafka
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=HEADER)
+    layout = admin.describe(topic_name).layout.resized(2)
+    one, two, three = [k for k in (f"k{i}" for i in range(99)) if layout.home(k) == 1][:3]
+    send(kafka, topic_name, (one, "winner", 9), (two, None, 9), (three, "stays", 9), (three, "late", 8))
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, (one, "loser", 1), (two, "loser", 2))
+
+    with compactor(kafka, topic_name) as it:
+        assert it.run().appends == 3
+    kept = {(each.partition, each.key): each.value for each in clean(kafka, topic_name)}
+
+    assert {key: value for (p, key), value in kept.items() if p == 1} == {
+        one.encode(): b"winner", two.encode(): None, three.encode(): b"stays"
+    }  # fmt: skip
+    assert all(value is None for (p, _), value in kept.items() if p == 0)
+    with CompactedView(kafka.client_config(), topic_name) as view:
+        assert {key: value for key, value in view.load().items() if key != ROLLER} == {
+            one.encode(): b"winner",
+            three.encode(): b"stays",
+        }
+
+
+@pytest.mark.kip("K280-20")
+def test_a_higher_version_between_look_and_append_wins(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A producer writes after the look: its record would be hidden behind ours, so it is written again."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "high", 5), ("a", "low", 1), ("b", "high", 5), ("b", "low", 1))
+    raced = []
+
+    def race(phase: str, done: int, total: int) -> None:
+        if phase == "reading" and done == total and not raced:
+            raced.append(phase)
+            send(kafka, topic_name, ("a", "higher", 6), ("b", "between", 3))
+
+    with compactor(kafka, topic_name, progress=race) as it:
+        report = it.run()
+    assert (report.appends, report.raced) == (3, 1)
+    assert {each.key: each.value for each in clean(kafka, topic_name)} == {b"a": b"higher", b"b": b"high"}
+
+
+@pytest.mark.kip("K280-20")
+@pytest.mark.parametrize("step", COMPACTOR_STEPS)
+def test_killed_at_any_step_nothing_is_lost(cleaning_kafka: KafkaUnderTest, topic_name: str, step: str) -> None:
+    """The next run takes over at once and finishes; the log holds each winner last, and each once more at the most."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=HEADER)
+    send(kafka, topic_name, *((f"k{i}", "high", 2) for i in range(20)), *((f"k{i}", "low", 1) for i in range(20)))
+    command = [sys.executable, "-m", "keyorder", "compact", "run", "--bootstrap-server", kafka.bootstrap_servers]
+    environment = {**os.environ, "KEYORDER_CRASH_AT": step}
+    killed = subprocess.run([*command, "--topic", topic_name], env=environment, capture_output=True, timeout=100)
+    assert killed.returncode == -signal.SIGKILL, killed
+
+    with compactor(kafka, topic_name) as it:
+        report = it.run()
+    assert report.appends == (20 if step in ("compactor-read", "compactor-appended") else 0)
+    kept = clean(kafka, topic_name)
+    assert {each.key: each.value for each in kept} == {b"k%d" % i: b"high" for i in range(20)}
+
+
+@pytest.mark.kip("K280-19")
+def test_a_tombstones_life(cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """It wins, is kept for its retention, is purged; an older value that comes then is deleted again by whoever has
+    seen the tombstone, and revives the key for whoever has not."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config={**HEADER, "delete.retention.ms": "1"})
+    state, table = tmp_path / "state", tmp_path / "table"
+    send(kafka, topic_name, ("a", None, 5), ("a", "low", 1), ("b", "x", 1))
+    with compactor(kafka, topic_name, path=state) as it:
+        assert it.run().appends == 1
+    with CompactedView(kafka.client_config(), topic_name, path=table) as view:
+        assert sorted(view.load()) == [b"b"]
+    while any(each.key == b"a" for each in clean(kafka, topic_name)):
+        pass  # each turn cleans once more; the test's time limit ends a tombstone that stays
+    configure(kafka, topic_name, {"delete.retention.ms": "3600000"})
+    send(kafka, topic_name, ("a", "late", 4))
+
+    with CompactedView(kafka.client_config(), topic_name) as unaware:
+        assert unaware.load().get("a") == b"late"
+    with CompactedView(kafka.client_config(), topic_name, path=table) as view:
+        assert view.load().get("a") is None
+    with compactor(kafka, topic_name, path=state) as it:
+        assert it.run().appends == 1
+    assert {each.key: each.value for each in clean(kafka, topic_name)} == {b"a": None, b"b": b"x"}
+
+
+@pytest.mark.kip("K280-20")
+def test_unsafe_settings_are_refused_before_anything_is_written(
+    cleaning_kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """No lag, or one that the margin eats up, or no compaction; a plan says so without an error; force goes on."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "high", 2), ("a", "low", 1))
+    for setting, value in (
+        ("min.compaction.lag.ms", "0"),
+        ("min.compaction.lag.ms", "60000"),
+        ("cleanup.policy", "delete"),
+    ):
+        configure(kafka, topic_name, {setting: value})
+        with compactor(kafka, topic_name) as it:
+            with pytest.raises(CompactionUnsafeError, match=setting):
+                it.run()
+            plan = it.plan()
+            assert (plan.appends, plan.findings[0].setting, plan.findings[0].fatal) == (1, setting, True)
+        configure(kafka, topic_name, {setting: HEADER[setting]})
+    assert len(dump(kafka, topic_name)) == 2
+    with compactor(kafka, topic_name, margin=4000, force=True) as it:
+        assert it.run().appends == 1
+
+
+@pytest.mark.kip("K280-20")
+def test_a_pass_that_takes_too_long_is_reported(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """All is written, and the error names the setting with a value that would do."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "high", 2), ("a", "low", 1))
+
+    with (
+        compactor(kafka, topic_name, margin=3599.999) as it,
+        pytest.raises(CompactionWindowError, match=r"min\.compaction\.lag\.ms"),
+    ):
+        it.run()
+    assert [each.value for each in dump(kafka, topic_name)] == [b"high", b"low", b"high"]
+
+
+@pytest.mark.kip("K280-20")
+def test_one_compactor_is_in_charge(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A second one takes over, the first stops with a typed error; neither harms the log."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "high", 2), ("a", "low", 1))
+    with compactor(kafka, topic_name) as first, compactor(kafka, topic_name) as second:
+        assert first.run().appends == 1
+        assert second.run().appends == 0
+        send(kafka, topic_name, ("a", "low again", 1))
+        with pytest.raises(CompactorFencedError):
+            first.run()
+        assert second.run().appends == 1
+    assert dump(kafka, topic_name)[-1].value == b"high"
+
+
+def test_follow_goes_on_until_it_is_stopped(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A key that is displaced later is written again without another run, at a given rate; the count grows under it."""
+    kafka = cleaning_kafka
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=HEADER)
+    stop = threading.Event()
+    reports = []
+    with compactor(kafka, topic_name, throttle=100_000) as it:
+        thread = threading.Thread(target=lambda: reports.append(it.follow(stop.is_set, every=0.2)))
+        thread.start()
+        send(kafka, topic_name, *((f"k{i}", "high", 2) for i in range(30)))
+        admin.expand(topic_name, 3)
+        send(kafka, topic_name, *((f"k{i}", "low", 1) for i in range(30)))
+        with CompactedView(kafka.client_config(), topic_name) as view:
+            while [v.epoch for _, v in view.load().versions()].count(0) > 10 or len(dump(kafka, topic_name)) < 90:
+                pass  # until what moved stands at its new home and each has been written once more
+            assert {value for _, value in view.items()} == {b"high"}
+        stop.set()
+        thread.join(60)
+    assert reports[0].appends == 30
+
+
+def test_an_unmanaged_topic_is_refused(cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """A compactor does not adopt what it was only asked to compact; a plan works all the same."""
+    kafka = cleaning_kafka
+    admin = kafka.admin()
+    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(30)
+    producer = Producer(kafka.client_config())
+    producer.produce(topic_name, "v", "k")
+    assert producer.flush(30) == 0
+    options = {"compaction.strategy": "timestamp"}
+
+    with TopicCompactor({**kafka.client_config(), **options}, topic_name) as it:
+        assert it.plan().keys == 1
+        with pytest.raises(UnmanagedTopicError):
+            it.run()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="folder"):
+        TopicCompactor(kafka.client_config(), topic_name, path=tmp_path / "folder")

@@ -1,0 +1,182 @@
+"""The Spark job: batch and stream give the view's table, on random histories and on a real topic."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction.spark import compact
+from keyorder.compaction.store import VersionStore
+from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
+from keyorder.compaction.versions import Version, place_epoch
+from keyorder.compaction.view import CompactedView
+from keyorder.partitioner.errors import ConfigError
+from keyorder.partitioner.routing import HINT_HEADER, Routing
+from keyorder.partitioner.timeline import Epoch, Timeline
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+from support.cleaning import HELD, dump
+from support.cluster import KafkaUnderTest
+
+KAFKA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+        StructField(
+            "headers",
+            ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+        ),
+    ]
+)
+TIMELINE = Timeline("t", "", "", 1, (Epoch(0, 1), Epoch(3, 2, {0: 40}, {1: 5}), Epoch(4, 1, {1: 40}, {0: 80})))
+STRATEGIES = [
+    Strategy(),
+    Strategy(StrategyKind.TIMESTAMP),
+    Strategy(StrategyKind.HEADER, "v"),
+    Strategy(StrategyKind.HEADER, "v", positive_only=True),
+]
+
+
+def row(partition: int, offset: int, key: bytes | None, value: bytes | None, ms: int, headers: Any) -> tuple[Any, ...]:
+    """A row as Spark's Kafka source has it."""
+    stamp = datetime.fromtimestamp(ms / 1000, timezone.utc)
+    return key, value, "t", partition, offset, stamp, 0, headers
+
+
+def random_rows(seed: int) -> list[tuple[Any, ...]]:
+    """Keys of two homes over three epochs, some where they never lived; versions of all kinds; tombstones of both kinds."""
+    chance = random.Random(seed)
+    rows = []
+    for partition in (0, 1):
+        for offset in range(120):
+            headers: list[tuple[str, bytes | None]] = []
+            for _ in range(chance.randrange(3)):
+                data = chance.choice(
+                    [encode_version(chance.choice([-(2**63), -2, 0, 1, 2, 2**63 - 1])), b"short", None]
+                )
+                headers.append((chance.choice(["v", "v", "w"]), data))
+            if chance.random() < 0.3:
+                headers.append((HINT_HEADER, chance.choice([b"3", b"4", b"4", b"x"])))
+            value = None if chance.random() < 0.3 else b"%d:%d" % (partition, offset)
+            key = None if chance.random() < 0.02 else b"k%d" % chance.randrange(25)
+            rows.append(row(partition, offset, key, value, chance.randrange(5), headers or None))
+    return rows
+
+
+def by_the_view(rows: list[tuple[Any, ...]], strategy: Strategy) -> dict[bytes, bytes]:
+    """What the view's own fold makes of these rows."""
+    routing, store = Routing(TIMELINE), VersionStore()
+    for key, value, _, partition, offset, stamp, _, headers in rows:
+        hint = next((int(v) for n, v in reversed(headers or []) if n == HINT_HEADER and v != b"x"), None)
+        if headers and [n for n, _ in headers].count(HINT_HEADER) and dict(headers)[HINT_HEADER] == b"x":
+            hint = None
+        if key is None or (value is None and routing.is_move_tombstone(key, partition, hint)):
+            continue
+        ms = round(stamp.timestamp() * 1000)
+        version = strategy.version(offset, ms, headers)
+        store.put(
+            key, Version(version, place_epoch(routing, key, partition, offset), offset, partition, ms, headers, value)
+        )
+    return {key: entry.best.value for key, entry in store.entries() if entry.best.value is not None}
+
+
+@pytest.mark.kip("K280-08", "K280-12", "K280-16", "C-19")
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: f"{s.kind.value}-{s.positive_only}")
+def test_a_batch_equals_the_view(spark: SparkSession, strategy: Strategy) -> None:
+    """On a random history over growth and shrink, with foreign records, both kinds of null values, bad headers."""
+    for seed in range(3):
+        rows = random_rows(seed)
+        source = spark.createDataFrame(rows, KAFKA).repartition(3)
+        found = compact(spark, source=source, timeline=TIMELINE, strategy=strategy)
+
+        assert found.columns == source.columns
+        assert {bytes(r["key"]): bytes(r["value"]) for r in found.collect()} == by_the_view(rows, strategy), seed
+
+
+@pytest.mark.kip("K280-08", "K280-19")
+def test_a_stream_emits_what_supersedes(spark: SparkSession, tmp_path: Path) -> None:
+    """Over several batches and a restart: each emitted row is a new highest, the last one of each key is the view's."""
+    strategy = Strategy(StrategyKind.HEADER, "v")
+    rows = random_rows(7)
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(provider)
+    source = tmp_path / "in"
+    stream = spark.readStream.schema(KAFKA).option("maxFilesPerTrigger", 1).parquet(str(source))
+    with pytest.raises(ConfigError, match="RocksDB"):
+        compact(spark, source=stream, timeline=TIMELINE, strategy=strategy)
+    emitted: list[Row] = []
+    spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    try:
+        for part in (rows[::2], rows[1::2]):
+            spark.createDataFrame(part, KAFKA).coalesce(1).write.mode("append").parquet(str(source))
+            query = (
+                compact(spark, source=stream, timeline=TIMELINE, strategy=strategy)
+                .writeStream.outputMode("update")
+                .foreachBatch(lambda frame, _: emitted.extend(frame.collect()))
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination(120)
+            assert query.exception() is None
+    finally:
+        spark.conf.set(provider, before)
+    last = {bytes(r["key"]): r["value"] for r in emitted}
+    assert {key: bytes(value) for key, value in last.items() if value is not None} == by_the_view(rows, strategy)
+    assert len(emitted) <= 2 * len(last)
+
+
+def test_a_source_that_lacks_columns_is_refused(spark: SparkSession) -> None:
+    """With what it lacks and how to have it."""
+    source = spark.createDataFrame(random_rows(1), KAFKA).drop("headers")
+    with pytest.raises(ConfigError, match="headers; read it with includeHeaders=true"):
+        compact(spark, source=source, timeline=TIMELINE, strategy=Strategy(StrategyKind.HEADER, "v"))
+    with pytest.raises(ConfigError, match="config and topic"):
+        compact(spark, source=source)
+
+
+@pytest.mark.kip("K280-08")
+def test_a_real_topic_gives_the_views_table(
+    spark: SparkSession, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Its strategy and its timeline come from the cluster, also in the tasks; the result is a Parquet file like any."""
+    admin = TopicAdmin(kafka.client_config())
+    config = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
+    admin.create(topic_name, 1, config=config)
+    chance = random.Random(11)
+    for count in (2, 3, 1):
+        with OrderedProducer(kafka.client_config()) as producer:
+            for i in range(60):
+                value = None if chance.random() < 0.2 else f"{count}-{i}"
+                version = [("v", encode_version(chance.randrange(9)))]
+                producer.produce(topic_name, value, f"k{chance.randrange(20)}", headers=version)
+            assert producer.flush(20) == 0
+        (admin.expand if count > 1 else admin.shrink)(topic_name, count)
+    with CompactedView(kafka.client_config(), topic_name) as view:
+        expected = dict(view.load().items())
+        assert view.counts.move_tombstones > 0
+    rows = [row(r.partition, r.offset, r.key, r.value, r.timestamp, list(r.headers)) for r in dump(kafka, topic_name)]
+    source = spark.createDataFrame(rows, KAFKA)
+
+    compact(spark, kafka.client_config(), topic_name, source=source).write.parquet(str(tmp_path / "out"))
+
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert {bytes(r["key"]): bytes(r["value"]) for r in found} == expected
