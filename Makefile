@@ -12,7 +12,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test test-docker test-docker-all chaos matrix check format docs bench clean
+.PHONY: help setup demo test test-docker test-docker-all chaos compaction-histories matrix check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ bench: $(STAMP)  ## speed against other ways, in turns on one broker: ONLY=P9,P1
 
 matrix: $(STAMP)  ## every group protocol x join, leave, crash, zombie x growth and shrink, some minutes
 	@KEYORDER_MATRIX=full $(BIN)/python -Im pytest tests/integration/test_group_matrix.py -n 2 --timeout=600
+
+compaction-histories: $(STAMP)  ## 100 random histories of compaction by version, a real log cleaner running
+	@KEYORDER_HISTORIES=100 $(BIN)/python -Im pytest tests/compaction/test_histories.py -s -n 0
 
 check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

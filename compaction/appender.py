@@ -11,10 +11,11 @@ from ..connector import clock
 from ..connector.config import connection_of
 from ..connector.crash import crash_point
 from ..connector.kafka_errors import translate
+from ..connector.messages import Headers
 from ..connector.producer import OrderedProducer
 from ..partitioner.errors import BrokerUnreachableError, IneligibleWriterError
 from .errors import CompactorFencedError
-from .versions import Version
+from .versions import COPY_HEADER, Version, copy_header
 
 _FENCED = {
     KafkaError._FENCED,
@@ -32,8 +33,8 @@ class Appender:
     to their keys' present homes by the producer's own rules, and are held while their keys move.
     """
 
-    def __init__(self, config: Mapping[str, Any], topic: str) -> None:
-        self._topic = topic
+    def __init__(self, config: Mapping[str, Any], topic: str, topic_id: str) -> None:
+        self._topic, self._topic_id = topic, topic_id
         self._bootstrap = str(config.get("bootstrap.servers"))
         name = f"keyorder-compactor-{topic}"
         self._producer = OrderedProducer(
@@ -77,6 +78,11 @@ class Appender:
         """Leave the writers."""
         self._producer.close(_TIMEOUT)
 
+    def _headers(self, winner: Version) -> Headers:
+        """The winner's own, and where it comes from. A copy of a copy is one of the original."""
+        own = [header for header in winner.headers or () if header[0] != COPY_HEADER]
+        return [*own, copy_header(self._topic_id, winner)]
+
     def _once(self, batch: Sequence[tuple[bytes, Version]]) -> dict[bytes, tuple[int, int]]:
         places: dict[bytes, tuple[int, int]] = {}
         failed: list[KafkaError] = []
@@ -93,7 +99,7 @@ class Appender:
                 try:
                     self._producer.produce(
                         self._topic, winner.value, key, on_delivery=told, timestamp=max(0, winner.timestamp),
-                        headers=winner.headers,
+                        headers=self._headers(winner),
                     )  # fmt: skip
                     break
                 except BufferError:

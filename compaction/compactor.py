@@ -3,7 +3,9 @@
 The cleaner keeps the last record of a key. Where that is not the highest version, the highest is written once more, with
 its key, value, headers and timestamp, so that it is also the last. A producer may write between the look and the append:
 after each append the log is read on to the own record, and where a higher version lies before it, that one is written
-again. Appending a winner again is always right, so a compactor that dies loses nothing: the next one goes on.
+again. A header names the record that a copy was made of, so that for every reader it competes as that one, and does not
+win a tie against what was written in between. So appending a winner again is always right, and a compactor that dies
+loses nothing: the next one goes on.
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ class TopicCompactor:
         if self._table.strategy.kind is StrategyKind.OFFSET:
             return report
         report.findings = tuple(self._guard())
-        self._appender = self._appender or Appender(self._config, self.topic)
+        self._appender = self._appender or Appender(self._config, self.topic, self._table.topic_id)
         self._table.read_to(self._table.ends(), lambda done, total: self._progress("reading", done, total))
         crash_point("compactor-read")
         self._sweep(report)
@@ -239,7 +241,7 @@ class TopicCompactor:
             for key, (_, offset) in places.items():
                 entry = self._store.get(key)
                 # Ours is the last, and not the highest: somebody wrote a higher one between our look and our append.
-                if entry is not None and entry.displaced and entry.last_offset == offset:
+                if entry is not None and entry.displaced and entry.last.offset == offset:
                     page.append((key, entry))
             report.raced += len(page)
 

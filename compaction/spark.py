@@ -8,6 +8,7 @@ in a task knows every epoch that its records were written under.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
@@ -20,16 +21,15 @@ from ..partitioner.errors import ConfigError
 from ..partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ..partitioner.timeline import Timeline
 from .strategy import Strategy, StrategyKind
-from .versions import place_epoch
+from .versions import COPY_HEADER, original_of, place_epoch
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _REQUIRED = ("key", "value", "partition", "offset", "timestamp")
-_RANK = "struct<known:boolean,version:bigint,epoch:int,offset:bigint>"
 
 
 def compact(
@@ -101,6 +101,9 @@ def _check(spark: SparkSession, source: DataFrame, strategy: Strategy) -> None:
         raise ConfigError("source", f"it has no column {', '.join(missing)}", "read it with includeHeaders=true")
     if source.isStreaming and spark.conf.get(_PROVIDER) != _ROCKSDB:
         raise ConfigError(_PROVIDER, "streaming compaction keeps its state in RocksDB", f"set it to {_ROCKSDB}")
+    if source.isStreaming and (find_spec("google") is None or find_spec("google.protobuf") is None):
+        # Spark's own error would be that a worker has crashed.
+        raise ConfigError("compact", "Spark's stateful streaming needs protobuf", "install keyorder[compact]")
 
 
 class _Placing:
@@ -109,57 +112,71 @@ class _Placing:
     def __init__(self, config: Mapping[str, Any] | None, topic: str | None, timeline: Timeline | None) -> None:
         self._config, self._topic, self._timeline = config, topic, timeline
 
-    def routing(self) -> Routing:
-        """By the timeline as it is now; a topic without one counts as never changed."""
+    def look(self) -> tuple[Routing, str]:
+        """The routing by the timeline as it is now, and the topic's id. A topic without one counts as never changed."""
         if self._timeline is not None:
-            return Routing(self._timeline)
+            return Routing(self._timeline), self._timeline.topic_id
         assert self._config is not None
         assert self._topic is not None
         with TopicAdmin(self._config) as admin:
             found = admin.managed(self._topic)
-        if found is None:
-            client, servers = AdminClient(connection_of(self._config)), str(self._config.get("bootstrap.servers"))
-            found = unmanaged(self._topic, identify(client, self._topic, servers).partitions)
-        return Routing(found)
+        if found is not None:
+            return Routing(found), found.topic_id
+        client, servers = AdminClient(connection_of(self._config)), str(self._config.get("bootstrap.servers"))
+        identity = identify(client, self._topic, servers)
+        return Routing(unmanaged(self._topic, identity.partitions)), identity.topic_id
 
-    def __call__(self, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Fill in `epoch` and drop move tombstones, for rows with key, partition, offset and marker."""
-        routing: Routing | None = None
-        for frame in frames:
-            routing = routing or self.routing()
-            epochs, keep = [], []
-            for key, partition, offset, marker in zip(
-                frame["key"], frame["partition"], frame["offset"], frame["marker"], strict=True
-            ):
-                data = bytes(key)
-                hint = parse_hint(marker) if isinstance(marker, str) else None
-                keep.append(not routing.is_move_tombstone(data, int(partition), hint))
-                epochs.append(place_epoch(routing, data, int(partition), int(offset)))
-            frame["epoch"] = epochs
-            yield frame[keep]
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fill in `epoch`, and `offset` of copies; drop move tombstones. For rows with key, partition, offset, marker, copied."""
+        import pyarrow as pa
+
+        looked: tuple[Routing, str] | None = None
+        for batch in batches:
+            routing, topic_id = looked = looked or self.look()
+            columns = [batch.column(name).to_pylist() for name in ("key", "partition", "offset", "marker", "copied")]
+            epochs, offsets, keep = [], [], []
+            for key, partition, offset, marker, copied in zip(*columns, strict=True):
+                keep.append(not routing.is_move_tombstone(key, partition, parse_hint(marker)))
+                original = None if copied is None else original_of(copied["header"], topic_id, copied["checksum"])
+                epochs.append(place_epoch(routing, key, partition, offset) if original is None else original[0])
+                offsets.append(offset if original is None else original[1])
+            for name, filled in (("epoch", pa.array(epochs, pa.int32())), ("offset", pa.array(offsets, pa.int64()))):
+                batch = batch.set_column(batch.schema.get_field_index(name), name, filled)
+            yield batch.filter(pa.array(keep, pa.bool_()))
 
 
 def _versioned(source: DataFrame, strategy: Strategy) -> DataFrame:
-    """The keyed rows of the source with `known`, `version`, `epoch` (not filled in yet) and `marker`.
+    """The keyed rows of the source with `known`, `version`, `epoch` (not filled in yet), `marker` and `copied`.
 
     marker: the hint of a null-value row, which alone, with key and partition, says whether it is a move tombstone.
+    copied: what a compactor's copy says of its original, not judged yet.
     """
     from pyspark.sql import functions as F
 
     known, version = _version(strategy)
     marker = F.lit(None).cast("string")
+    copied = F.lit(None).cast("struct<header:binary,checksum:bigint>")
     if "headers" in source.columns:
-        hint = F.element_at(F.filter("headers", lambda h: h["key"] == HINT_HEADER), -1)["value"].cast("string")
-        marker = F.when(
-            F.col("value").isNull() & (F.size(F.filter("headers", lambda h: h["key"] == HINT_HEADER)) > 0), hint
-        )
+        hint, copy = _last_header(HINT_HEADER), _last_header(COPY_HEADER)
+        marker = F.when(F.col("value").isNull(), hint.cast("string"))
+        checksum = F.crc32(F.coalesce(F.col("value"), F.lit(b"")))
+        copied = F.when(copy.isNotNull(), F.struct(copy.alias("header"), checksum.alias("checksum")))
     return source.filter(F.col("key").isNotNull()).select(
         "*",
         known.alias("known"),
         version.alias("version"),
         F.lit(0).alias("epoch"),
         marker.alias("marker"),
+        copied.alias("copied"),
     )
+
+
+def _last_header(name: str) -> Column:
+    """The value of the last header of that name, null without one."""
+    from pyspark.sql import functions as F
+
+    named = F.filter("headers", lambda h: h["key"] == name)
+    return F.when(F.size(named) > 0, F.element_at(named, -1)["value"])
 
 
 def _version(strategy: Strategy) -> tuple[Column, Column]:
@@ -170,8 +187,7 @@ def _version(strategy: Strategy) -> tuple[Column, Column]:
         return F.lit(True), F.lit(0).cast("bigint")
     if strategy.kind is StrategyKind.TIMESTAMP:
         return F.lit(True), F.unix_millis(F.col("timestamp"))
-    named = F.filter("headers", lambda h: h["key"] == strategy.header)
-    last = F.when(F.size(named) > 0, F.element_at(named, -1)["value"])
+    last = _last_header(strategy.header)
     # A negative base makes conv read its 64 bits as a signed number.
     number = F.when(F.length(last) == 8, F.conv(F.hex(last), 16, -10).cast("bigint"))
     if strategy.positive_only:
@@ -185,17 +201,25 @@ def _batch(source: DataFrame, strategy: Strategy, place: _Placing, tombstones: b
     rows = _versioned(source, strategy)
     payload = F.struct(*source.columns)
     # Within one partition a key's epochs grow with its offsets, so that (version, offset) decides there and Python sees
-    # only what is left: a row per key, partition and marker.
+    # only what is left: a row per key and partition, and one per copy and per possible move tombstone.
     within = F.struct("known", "version", "offset")
-    left = rows.groupBy("key", "partition", "marker").agg(
+    left = rows.groupBy("key", "partition", "marker", "copied").agg(
         F.max_by(payload, within).alias("row"), F.max(within).alias("rank")
     )
     placed = left.select(
-        "key", "partition", "marker", "row", "rank.known", "rank.version", "rank.offset", F.lit(0).alias("epoch")
+        "key",
+        "partition",
+        "marker",
+        "copied",
+        "row",
+        "rank.known",
+        "rank.version",
+        "rank.offset",
+        F.lit(0).alias("epoch"),
     )
     schema = placed.schema
     best = (
-        placed.mapInPandas(place, schema)
+        placed.mapInArrow(place, schema)
         .groupBy("key")
         .agg(F.max_by("row", F.struct("known", "version", "epoch", "offset")).alias("row"))
         .select("row.*")
@@ -209,7 +233,15 @@ def _stream(source: DataFrame, strategy: Strategy, place: _Placing) -> DataFrame
     from .spark_state import superseding
 
     rows = _versioned(source, strategy).select(
-        "key", "partition", "marker", F.struct(*source.columns).alias("row"), "known", "version", "offset", "epoch"
+        "key",
+        "partition",
+        "marker",
+        "copied",
+        F.struct(*source.columns).alias("row"),
+        "known",
+        "version",
+        "offset",
+        "epoch",
     )
-    placed = rows.mapInPandas(place, rows.schema)
+    placed = rows.mapInArrow(place, rows.schema)
     return superseding(placed, source.schema)

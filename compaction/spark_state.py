@@ -30,7 +30,7 @@ class _Highest(StatefulProcessor):
         known = self._best.get()
         if known is None or _rank(best) > tuple(known):
             self._best.update(_rank(best))
-            yield best["row"]
+            yield Row(**best["row"])  # a nested row arrives as a dict
 
     def close(self) -> None:
         """Nothing is held."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..partitioner.errors import ConfigError
 from .strategy import ABSENT
-from .versions import Entry, Version
+from .versions import Entry, Last, Version
 
 DEFAULT_MEMORY = 256 * 1024 * 1024
 _OVERHEAD = 500  # bytes of a key's objects beside its contents, measured
@@ -22,23 +22,25 @@ _PAGE = 1000
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS versions (
     key BLOB PRIMARY KEY, known INT, version INT, epoch INT, place INT, partition INT, timestamp INT, headers TEXT,
-    value BLOB, last_epoch INT, last_place INT
+    value BLOB, last_epoch INT, last_place INT, of_epoch INT, of_place INT
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS displaced ON versions (key) WHERE (epoch <> last_epoch OR place <> last_place);
+CREATE INDEX IF NOT EXISTS displaced ON versions (key) WHERE (epoch <> of_epoch OR place <> of_place);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, text TEXT);
 """
 _UPSERT = """
-INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
+INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
     known = excluded.known, version = excluded.version, epoch = excluded.epoch, place = excluded.place,
     partition = excluded.partition, timestamp = excluded.timestamp, headers = excluded.headers, value = excluded.value
 WHERE (excluded.known, excluded.version, excluded.epoch, excluded.place) > (known, version, epoch, place)
 """
 _LAST = """
-UPDATE versions SET last_epoch = ?1, last_place = ?2
-WHERE key = ?3 AND (?1, ?2) > (last_epoch, last_place)
+UPDATE versions SET last_epoch = ?1, last_place = ?2, of_epoch = ?3, of_place = ?4
+WHERE key = ?5 AND (?1, ?2) > (last_epoch, last_place)
 """
-_DISPLACED = "(epoch <> last_epoch OR place <> last_place)"
-_COLUMNS = "known, version, epoch, place, partition, timestamp, headers, value, last_epoch, last_place"
+_DISPLACED = "(epoch <> of_epoch OR place <> of_place)"
+_COLUMNS = (
+    "known, version, epoch, place, partition, timestamp, headers, value, last_epoch, last_place, of_epoch, of_place"
+)
 
 
 class VersionStore:
@@ -62,22 +64,23 @@ class VersionStore:
         """Whether there is a database."""
         return self._database is not None
 
-    def put(self, key: bytes, version: Version) -> None:
-        """Take one record in."""
+    def put(self, key: bytes, version: Version, copy_at: tuple[int, int] | None = None) -> None:
+        """Take one record in. copy_at: for a copy (epoch, offset) of where it lies, `version` being of its original."""
+        epoch, offset = (version.epoch, version.offset) if copy_at is None else copy_at
         entry = self._rows.get(key)
         if entry is None:
-            self._rows[key] = Entry(version, version.epoch, version.offset)
+            self._rows[key] = Entry(version, Last(epoch, offset, version.epoch, version.offset))
             self._bytes += _OVERHEAD + len(key) + version.size()
             if self._bytes > self._limit:
                 self.write_down({})
             return
-        best, last_epoch, last_offset = entry
-        if (version.epoch, version.offset) > (last_epoch, last_offset):
-            last_epoch, last_offset = version.epoch, version.offset
-        if version > best:
+        best, last = entry
+        if (epoch, offset) > last[:2]:
+            last = Last(epoch, offset, version.epoch, version.offset)
+        if version[:3] > best[:3]:
             self._bytes += version.size() - best.size()
             best = version
-        self._rows[key] = merged = Entry(best, last_epoch, last_offset)
+        self._rows[key] = merged = Entry(best, last)
         if merged.displaced:
             self._displaced.add(key)
         else:
@@ -144,7 +147,7 @@ class VersionStore:
         database = self._database or self._open()
         with database:
             database.executemany(_UPSERT, (_row(key, entry) for key, entry in self._rows.items()))
-            lasts = ((e.last_epoch, e.last_offset, key) for key, e in self._rows.items())
+            lasts = ((*entry.last, key) for key, entry in self._rows.items())
             database.executemany(_LAST, lasts)
             database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
         self._rows.clear()
@@ -198,14 +201,14 @@ def _row(key: bytes, entry: Entry) -> tuple[object, ...]:
     )
     return (
         key, known, best.version if known else 0, best.epoch, best.offset, best.partition, best.timestamp, headers,
-        best.value, entry.last_epoch, entry.last_offset,
+        best.value, *entry.last,
     )  # fmt: skip
 
 
 def _entry(row: tuple[object, ...]) -> Entry:
-    known, version, epoch, offset, partition, timestamp, headers, value, last_epoch, last_offset = row
+    known, version, epoch, offset, partition, timestamp, headers, value, *last = row
     decoded = (
         None if headers is None else [(n, None if d is None else bytes.fromhex(d)) for n, d in json.loads(str(headers))]
     )
     best = Version(version if known else ABSENT, epoch, offset, partition, timestamp, decoded, value)  # type: ignore[arg-type]
-    return Entry(best, last_epoch, last_offset)  # type: ignore[arg-type]
+    return Entry(best, Last(*last))  # type: ignore[arg-type]

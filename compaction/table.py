@@ -25,9 +25,9 @@ from ..connector.view import View, ViewKeeper
 from ..partitioner.errors import ConfigError, StaleViewError
 from ..partitioner.routing import HINT_HEADER, parse_hint
 from .store import VersionStore
-from .strategy import Strategy, StrategyKind, malformed
+from .strategy import ABSENT, Strategy, StrategyKind, malformed
 from .topic_log import TopicLog
-from .versions import Version, place_epoch, positions_text
+from .versions import Version, copied_place, place_epoch, positions_text
 
 _OPTIONS = {STRATEGY_CONFIG: "the topic's own by default", HEADER_CONFIG: "the header of the header strategy"}
 _LOOK_S = 30.0
@@ -40,7 +40,7 @@ class Counts:
     """What was read. malformed: version headers of another length than 8, which count as none.
 
     unversioned: records without a version under the header strategy. strays: records that lie where their key had no home.
-    move_tombstones: null values that clear a moved key's earlier home; they are no versions.
+    move_tombstones: null values that clear a moved key's earlier home; they are no versions. copies: a compactor's.
     """
 
     records: int = 0
@@ -51,6 +51,7 @@ class Counts:
     unkeyed: int = 0
     strays: int = 0
     move_tombstones: int = 0
+    copies: int = 0
     per_partition: dict[int, int] = field(default_factory=dict)
 
 
@@ -87,6 +88,11 @@ class VersionTable:
     def positions(self) -> Mapping[int, int]:
         """The next offset to read of each partition."""
         return self._log.positions
+
+    @property
+    def topic_id(self) -> str:
+        """The topic's id, which tells it from others of its name."""
+        return self._log.identity.topic_id
 
     @property
     def view(self) -> View:
@@ -152,7 +158,7 @@ class VersionTable:
         counts, strategy, store = self.counts, self.strategy, self.store
         by_header = strategy.kind is StrategyKind.HEADER
         routing, newest = self.view.routing, self.view.timeline.newest.number
-        first = self.view.timeline.epochs[0].number
+        first, topic_id = self.view.timeline.epochs[0].number, self.topic_id
         for message in batch:
             key, value = _bytes(message.key()), _bytes(message.value())
             partition, offset = message.partition(), offset_of(message)
@@ -181,11 +187,14 @@ class VersionTable:
             if by_header:
                 counts.malformed += malformed(headers, strategy.header)
             timestamp = message.timestamp()[1]
-            version = Version(
-                strategy.version(offset, timestamp, headers), epoch, offset, partition, timestamp, headers, value
-            )
-            counts.unversioned += not version.versioned
-            store.put(key, version)
+            number = strategy.version(offset, timestamp, headers)
+            counts.unversioned += number == ABSENT
+            original = copied_place(headers, topic_id, value) if headers else None
+            if original is None:
+                store.put(key, Version(number, epoch, offset, partition, timestamp, headers, value))
+            else:
+                counts.copies += 1
+                store.put(key, Version(number, *original, partition, timestamp, headers, value), (epoch, offset))
 
     def _must_look(self, key: bytes, partition: int, offset: int, hint: int | None, newest: int) -> bool:
         if hint is not None and (hint > newest or not self.view.managed):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
+from zlib import crc32
 
 from ..connector.messages import Headers
 from ..partitioner.routing import Routing
 from .strategy import ABSENT, Rank
+
+COPY_HEADER = "keyorder-copy"
+_COPY = re.compile(rb"([^:]*):(-?\d{1,10}):(\d{1,19}):(\d{1,10})")
 
 
 class Version(NamedTuple):
@@ -15,6 +20,9 @@ class Version(NamedTuple):
 
     version: what it competes with; `ABSENT` when it has nothing. epoch: of the layout under which its key lived in
     `partition`, negative for a record that lies where its key never lived. value: None is a tombstone.
+
+    A compactor's copy competes with the epoch and the offset of the record that it was made of, or it would win a tie
+    against a record that was written between look and append.
     """
 
     version: int
@@ -41,23 +49,55 @@ class Version(NamedTuple):
         return len(self.value or b"") + headers
 
 
+class Last(NamedTuple):
+    """The newest record of a key, which stock cleaners keep: where it lies, and (epoch, offset) that it competes with."""
+
+    epoch: int
+    offset: int
+    of_epoch: int
+    of_offset: int
+
+
 class Entry(NamedTuple):
-    """What is known of a key: its highest version, and (epoch, offset) of its newest record, which cleaners keep."""
+    """What is known of a key: its highest version, and its newest record."""
 
     best: Version
-    last_epoch: int
-    last_offset: int
+    last: Last
 
     @property
     def displaced(self) -> bool:
-        """Whether the newest record is not the highest version: a stock cleaner will drop the wrong one."""
-        return self.last_offset != self.best.offset or self.last_epoch != self.best.epoch
+        """Whether the newest record is not the highest version, nor a copy of it: a cleaner will drop the wrong one."""
+        return self.last.of_offset != self.best.offset or self.last.of_epoch != self.best.epoch
 
     def merged(self, other: Entry) -> Entry:
         """Both taken together. Any grouping and any order give the same."""
-        best = max(self.best, other.best)
-        last = max(self[1:], other[1:])
-        return Entry(best, *last)
+        return Entry(other.best if other.best[:3] > self.best[:3] else self.best, max(self.last, other.last))
+
+
+def copy_header(topic_id: str, version: Version) -> tuple[str, bytes]:
+    """The header of a copy: which record of which topic it was made of, and the checksum of its value.
+
+    An application that passes headers on, to this topic or another, does not make copies: the topic or the value differs.
+    """
+    text = f"{topic_id}:{version.epoch}:{version.offset}:{crc32(version.value or b'')}"
+    return COPY_HEADER, text.encode()
+
+
+def copied_place(headers: Headers, topic_id: str, value: bytes | None) -> tuple[int, int] | None:
+    """(epoch, offset) of the record that this one is a copy of; None for an original. The last header of the name counts."""
+    found = None
+    for name, data in headers:
+        if name == COPY_HEADER:
+            found = data
+    return None if found is None else original_of(found, topic_id, crc32(value or b""))
+
+
+def original_of(header: bytes, topic_id: str, checksum: int) -> tuple[int, int] | None:
+    """What a copy's header says, if it is of this topic and of a value of this checksum: headers are data from anybody."""
+    found = _COPY.fullmatch(header)
+    if found is None or found[1] != topic_id.encode() or int(found[4]) != checksum:
+        return None
+    return int(found[2]), int(found[3])
 
 
 def place_epoch(routing: Routing, key: bytes, partition: int, offset: int) -> int:

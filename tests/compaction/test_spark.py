@@ -6,13 +6,14 @@ import random
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.compaction.spark import compact
 from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
-from keyorder.compaction.versions import Version, place_epoch
+from keyorder.compaction.versions import COPY_HEADER, Version, copied_place, place_epoch
 from keyorder.compaction.view import CompactedView
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.routing import HINT_HEADER, Routing
@@ -46,7 +47,7 @@ KAFKA = StructType(
         ),
     ]
 )
-TIMELINE = Timeline("t", "", "", 1, (Epoch(0, 1), Epoch(3, 2, {0: 40}, {1: 5}), Epoch(4, 1, {1: 40}, {0: 80})))
+TIMELINE = Timeline("t", "id", "", 1, (Epoch(0, 1), Epoch(3, 2, {0: 40}, {1: 5}), Epoch(4, 1, {1: 40}, {0: 80})))
 STRATEGIES = [
     Strategy(),
     Strategy(StrategyKind.TIMESTAMP),
@@ -76,6 +77,13 @@ def random_rows(seed: int) -> list[tuple[Any, ...]]:
             if chance.random() < 0.3:
                 headers.append((HINT_HEADER, chance.choice([b"3", b"4", b"4", b"x"])))
             value = None if chance.random() < 0.3 else b"%d:%d" % (partition, offset)
+            if chance.random() < 0.2:
+                topic_id, sum_ = (
+                    chance.choice(["id", "id", "id", "other"]),
+                    crc32(value or b"") + (chance.random() < 0.1),
+                )
+                place = f"{chance.choice([-1, 0, 3, 4])}:{1000 + 1000 * partition + offset}"  # of no other record here
+                headers.append((COPY_HEADER, f"{topic_id}:{place}:{sum_}".encode()))
             key = None if chance.random() < 0.02 else b"k%d" % chance.randrange(25)
             rows.append(row(partition, offset, key, value, chance.randrange(5), headers or None))
     return rows
@@ -92,9 +100,8 @@ def by_the_view(rows: list[tuple[Any, ...]], strategy: Strategy) -> dict[bytes, 
             continue
         ms = round(stamp.timestamp() * 1000)
         version = strategy.version(offset, ms, headers)
-        store.put(
-            key, Version(version, place_epoch(routing, key, partition, offset), offset, partition, ms, headers, value)
-        )
+        place = copied_place(headers or [], "id", value) or (place_epoch(routing, key, partition, offset), offset)
+        store.put(key, Version(version, *place, partition, ms, headers, value))
     return {key: entry.best.value for key, entry in store.entries() if entry.best.value is not None}
 
 
@@ -119,6 +126,7 @@ def test_a_stream_emits_what_supersedes(spark: SparkSession, tmp_path: Path) -> 
     provider = "spark.sql.streaming.stateStore.providerClass"
     before = spark.conf.get(provider)
     source = tmp_path / "in"
+    source.mkdir()
     stream = spark.readStream.schema(KAFKA).option("maxFilesPerTrigger", 1).parquet(str(source))
     with pytest.raises(ConfigError, match="RocksDB"):
         compact(spark, source=stream, timeline=TIMELINE, strategy=strategy)

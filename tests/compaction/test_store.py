@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import ABSENT
-from keyorder.compaction.versions import Entry, Version
+from keyorder.compaction.versions import Entry, Last, Version
 from keyorder.partitioner.errors import ConfigError
 
 RECORDS = st.lists(
@@ -39,7 +39,7 @@ def dumb(put: list[tuple[bytes, Version]]) -> dict[bytes, Entry]:
         mine = [version for other, version in put if other == key]
         best = sorted(mine, key=lambda v: (v.version, v.epoch, v.offset))[-1]
         last = sorted(mine, key=lambda v: (v.epoch, v.offset))[-1]
-        found[key] = Entry(best, last.epoch, last.offset)
+        found[key] = Entry(best, Last(last.epoch, last.offset, last.epoch, last.offset))
     return found
 
 
