@@ -1,0 +1,51 @@
+"""A Spark session that has both formats: keyorder's, and Spark's own for Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from keyorder.connector.local.jars import ensure_jars
+from keyorder.connector.local.repository import cache_dir
+from keyorder.connector.local.versions import parse_lock
+
+# Spark's own Kafka package, as the tests have it. `kafka` in the lock is the version of Spark.
+_LOCK = Path(__file__).parents[1] / "tests" / "support" / "spark-kafka-4.2.0.lock.json"
+
+
+@contextmanager
+def spark_session(cores: int = 2) -> Iterator[Any]:
+    """A session in a Java machine of its own; a process has only one at a time."""
+    from keyorder.streaming.data_source import KeyorderDataSource
+    from pyspark.sql import SparkSession
+
+    lock = parse_lock(json.loads(_LOCK.read_text("utf-8")))
+    jars = ensure_jars(lock, cache_dir() / f"spark-kafka-{lock.version}")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with tempfile.TemporaryDirectory(prefix="keyorder-bench-spark-") as folder:
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.local.dir": folder,
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.jars": ",".join(str(jar) for jar in jars),
+            "spark.log.level": "ERROR",
+        }
+        builder = SparkSession.builder.master(f"local[{cores}]").appName("keyorder-bench")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.dataSource.register(KeyorderDataSource)
+        try:
+            yield session
+        finally:
+            session.stop()
