@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from keyorder.connector import clock
 from keyorder.connector.connect import ConfigDef, SinkConnector, SinkRecord, SinkTask
 from keyorder.connector.connect.runtime.launch import Parts, standalone
@@ -18,14 +19,14 @@ from support.cluster import KafkaUnderTest
 PATIENCE = 60.0
 
 
-def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+def until(condition: Callable[[], Any], what: str | Callable[[], str], patience: float = PATIENCE) -> Any:
     """The first true answer of `condition`; fails with `what` when there is none."""
     deadline = clock.now() + patience
     while True:
         found = condition()
         if found:
             return found
-        assert clock.now() < deadline, f"not in {patience:.0f} s: {what}"
+        assert clock.now() < deadline, f"not in {patience:.0f} s: {what if isinstance(what, str) else what()}"
         time.sleep(0.05)
 
 
@@ -117,3 +118,68 @@ class MemoryTask(SinkTask):
     def flush(self, offsets: Mapping[tuple[str, int], int]) -> None:
         with MemorySink.lock:
             MemorySink.flushed[self._name] = len(MemorySink.seen.get(self._name, []))
+
+
+def group_settings(kafka: KafkaUnderTest, name: str, **more: str) -> dict[str, str]:
+    """A distributed worker's properties; workers of one `name` are one group."""
+    return {
+        **kafka.client_config(),
+        "group.id": name,
+        "config.storage.topic": f"{name}-configs",
+        "offset.storage.topic": f"{name}-offsets",
+        "status.storage.topic": f"{name}-status",
+        "config.storage.replication.factor": "1",
+        "offset.storage.replication.factor": "1",
+        "offset.storage.partitions": "3",
+        "status.storage.replication.factor": "1",
+        "status.storage.partitions": "1",
+        "internal.replication.factor": "1",
+        "key.converter": "StringConverter",
+        "value.converter": "StringConverter",
+        "offset.flush.interval.ms": "300",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "1000",
+        "scheduled.rebalance.max.delay.ms": "0",
+        "listeners": "http://127.0.0.1:0",
+        "plugin.classes": "support.connect_rig:MemorySink",
+        "consumer.session.timeout.ms": "6000",
+        "consumer.heartbeat.interval.ms": "1000",
+        "consumer.fetch.wait.max.ms": "50",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+class RestClient:
+    """A worker's REST, as a user of Kafka Connect calls it."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.http = httpx.Client(base_url=url, timeout=60.0, **options)
+
+    def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        return self.http.request(method, path, json=body, **options)
+
+    def ok(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of an answer that must be a success. A rebalance under way is waited for, as users do."""
+
+        def answer() -> httpx.Response | None:
+            found = self(method, path, body)
+            return None if found.status_code == 409 and "momentarily" in found.text else found
+
+        found = until(answer, f"{method} {path} is answered")
+        assert found.is_success, found.text
+        return found.json() if found.content else None
+
+    def states(self, name: str) -> tuple[str, list[str]]:
+        """(the connector's state, its tasks')."""
+        found = self("GET", f"/connectors/{name}/status")
+        if found.status_code != 200:
+            return "", []
+        status = found.json()
+        return status["connector"]["state"], [task["state"] for task in status["tasks"]]
+
+    def running(self, name: str, tasks: int) -> None:
+        """Wait until that many tasks run, and no other."""
+        until(
+            lambda: self.states(name) == ("RUNNING", ["RUNNING"] * tasks),
+            lambda: f"{name} runs: {self.ok('GET', f'/connectors/{name}/status')}",
+        )

@@ -57,10 +57,11 @@ class SinkTaskContext(Protocol):
 
 
 class SourceTaskContext(Protocol):
-    """What the runtime offers a source task."""
+    """What the runtime offers a source task. exactly_once: whether records are written in transactions with their offsets."""
 
     offset_storage_reader: OffsetStorageReader
     transaction: TransactionContext | None
+    exactly_once: bool
 
     def configs(self) -> Config:
         """The task's settings."""

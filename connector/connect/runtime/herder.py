@@ -21,7 +21,7 @@ from .connectors import Connectors
 from .membership import Membership
 from .planning import plan
 from .state import Assignment, ClusterState, Slot, Target, digest, encode_assignment
-from .stores import FencedError, Log, Status, Statuses, connector_status, task_status
+from .stores import FencedError, Log, Status, Statuses, connector_status, task_status, topic_status
 from .task_base import State, TaskId
 from .worker import Worker, exactly_once
 
@@ -74,6 +74,7 @@ class Herder(threading.Thread):
         self._left: dict[str, float] = {}
         self._restart: set[tuple[str, int]] = set()
         self._restarts: dict[tuple[str, int], tuple[int, float]] = {}
+        self._topics_told: dict[str, set[str]] = {}
         self._ending = threading.Event()
         self.failure: Exception | None = None
         self.ready = threading.Event()
@@ -99,17 +100,19 @@ class Herder(threading.Thread):
                 future.set_result(work())
             except FencedError as error:
                 self._step_down(error)
-                future.set_exception(RebalanceInProgressError("the leader changes: ask again in a moment"))
+                future.set_exception(
+                    RebalanceInProgressError("Cannot complete request momentarily: the leader changes.")
+                )
             except BaseException as error:
                 future.set_exception(error)
 
         if self.failure is not None or self._ending.is_set():
-            raise RebalanceInProgressError("this worker is ending")
+            raise RebalanceInProgressError("Cannot complete request momentarily: this worker is ending.")
         self._requests.put(run)
         try:
             return future.result(timeout)
         except FutureTimeout:
-            raise RebalanceInProgressError("the worker is busy: ask again in a moment") from None
+            raise RebalanceInProgressError("Cannot complete request momentarily: the worker is busy.") from None
 
     def wake(self) -> None:
         """Take the next turn at once."""
@@ -198,6 +201,11 @@ class Herder(threading.Thread):
                 records.update(task_status(number.connector, number.number, status))
         except queue.Empty:
             pass
+        for name, topics in self.worker.topics().items():
+            told = self._topics_told.setdefault(name, set())
+            for topic in topics - told:
+                told.add(topic)
+                records.update(topic_status(name, topic, True))
         if records:
             self.statuses.write(records)
 

@@ -101,6 +101,14 @@ class KafkaLog:
                 if clock.now() > deadline:
                     raise BrokerUnreachableError(self._servers, f"read topic {self.topic} to its end")
 
+    def read_past(self, partition: int, offset: int, timeout: float = _TIMEOUT) -> None:
+        """Apply all up to a record that was written: a transaction is decided before its markers let it be read."""
+        deadline = clock.now() + timeout
+        while self._next[self.topic, partition] <= offset:
+            self.poll(0.1)
+            if clock.now() > deadline:
+                raise BrokerUnreachableError(self._servers, f"read topic {self.topic} up to its offset {offset}")
+
     def write(self, records: Mapping[str, bytes | None], timeout: float = _TIMEOUT) -> None:
         """Write records and wait for the broker. Raises the translated error of the first that failed."""
         failures: list[KafkaError] = []

@@ -142,7 +142,12 @@ class Plugins:
         for candidate in (short, f"{short}Connector"):
             if candidate in built_in:
                 module, _, attribute = built_in[candidate].partition(":")
-                return getattr(import_module(f"{_HERE}.{module}"), attribute)
+                try:
+                    return getattr(import_module(f"{_HERE}.{module}"), attribute)
+                except ImportError as error:
+                    raise NotFoundError(
+                        f"{candidate} needs {error.name}, which is not installed: pip install 'keyorder[connect]'"
+                    ) from error
         raise NotFoundError(f"there is no plugin {name!r} among the {kind}: known are {', '.join(self.names(kind))}")
 
     def names(self, kind: str) -> list[str]:
@@ -156,7 +161,10 @@ class Plugins:
         """GET /connector-plugins."""
         found: dict[tuple[str, str], PluginInfo] = {}
         for name in self.names("connectors"):
-            kind = self.connector(name)
+            try:
+                kind = self.connector(name)
+            except (NotFoundError, ImportError):
+                continue  # what it needs is not installed
             found[kind.kind, kind.__name__] = PluginInfo(kind.__name__, kind.kind, kind.version)
         if not connectors_only:
             for group, word in (

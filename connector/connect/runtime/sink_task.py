@@ -145,6 +145,8 @@ class WorkerSinkTask(WorkerTask):
         next_commit = clock.now() + self._interval
         while not self.stopping.is_set():
             self._follow_pause()
+            if self.holding and not self._pending and not self.wanted_paused:
+                self._hold(False)  # what was to be put again has gone to another task
             if self.context.rewinds:
                 self._rewind()
             now = clock.now()
@@ -174,6 +176,7 @@ class WorkerSinkTask(WorkerTask):
             raise failure
         self.metrics.add("sink_record_read_total")
         self.metrics.set("stray_records_total", self.consumer.strays)
+        self.topics.add(place_of(message)[0])
         self._pending.append(self._reader.entry(message))
 
     # -- delivering ----------------------------------------------------------------------------------------------

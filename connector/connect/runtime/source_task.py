@@ -40,6 +40,7 @@ class SourceContext:
     def __init__(self, worker: WorkerSourceTask, reader: OffsetReader) -> None:
         self._worker = worker
         self.offset_storage_reader = reader
+        self.exactly_once = worker.boundary != "none"
         self.transaction = Boundary() if worker.boundary == "connector" else None
 
     def configs(self) -> dict[str, str]:
@@ -216,6 +217,7 @@ class WorkerSourceTask(WorkerTask):
                 self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {changed.topic}", failure)
 
         self._topics.ensure(changed.topic)
+        self.topics.add(changed.topic)
         self._produce(changed.topic, value, key, headers or None, changed.timestamp or 0, delivered)
 
     def _produce(

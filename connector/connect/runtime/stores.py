@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ....partitioner.errors import PeerError
 from ...config import connection_of
 from ...kafka_errors import translate
+from ...messages import offset_of
 from .kafka_log import KafkaLog, Update
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -117,12 +118,18 @@ class LedLog(TopicLog):
         if self._pen is None:
             raise FencedError("this worker does not lead")
         failures: list[KafkaError] = []
+        offsets: list[int] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                offsets.append(offset_of(message))
+
         try:
             self._pen.begin_transaction()
             for key, value in records.items():
-                self._pen.produce(
-                    self._topic, value, key, 0, on_delivery=lambda error, _: failures.append(error) if error else None
-                )
+                self._pen.produce(self._topic, value, key, 0, on_delivery=delivered)
             self._pen.flush(15)
             if failures:
                 raise KafkaException(failures[0])
@@ -134,7 +141,7 @@ class LedLog(TopicLog):
             if error is None or error.code() in _FENCED:
                 raise FencedError("another worker leads now") from raised
             raise FencedError(f"the write is uncertain: {error.str()}") from raised
-        self.read_to_end()
+        self._log.read_past(0, max(offsets))
 
     def close(self) -> None:
         self._drop_pen()

@@ -68,6 +68,7 @@ class WorkerTask(threading.Thread):
         self.metrics = TaskMetrics()
         self.tolerance = Tolerance.of(spec.parsed, self.stopping, self.metrics)
         self.failed = False
+        self.topics: set[str] = set()
         self._told: State | None = None
 
     @property

@@ -90,6 +90,14 @@ class Worker:
         """The counters of the tasks that run here."""
         return {key: task.metrics for key, task in list(self._tasks.items())}
 
+    def topics(self) -> dict[str, set[str]]:
+        """The topics that the tasks here have used, by connector."""
+        found: dict[str, set[str]] = {}
+        for (name, _), task in self._tasks.items():
+            if task.topics:
+                found.setdefault(name, set()).update(task.topics)
+        return found
+
     def alive(self) -> int:
         """How many tasks run here."""
         return sum(task.is_alive() for task in list(self._tasks.values()))

@@ -1,0 +1,131 @@
+"""Tables behind the SQL sink: what their columns are, and the guarded statements, in SQLAlchemy's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ..api.errors import DataError
+from ..api.records import SinkRecord
+from ..api.schema import Schema
+
+VERSION = "__keyorder_version"
+_BY_SCHEMA: dict[str, Any] = {
+    "int8": sa.BigInteger,
+    "int16": sa.BigInteger,
+    "int32": sa.BigInteger,
+    "int64": sa.BigInteger,
+    "float32": sa.Double,
+    "float64": sa.Double,
+    "boolean": sa.Boolean,
+    "string": sa.Text,
+    "bytes": sa.LargeBinary,
+}
+
+
+def column_type(value: Any, schema: Schema | None = None) -> Any:
+    """The column type of a field: by its schema, else by its value. Structs, maps and lists become JSON text."""
+    if schema is not None:
+        return _BY_SCHEMA.get(schema.type, sa.Text)
+    for kinds, made in (
+        (bool, sa.Boolean),
+        (int, sa.BigInteger),
+        (float, sa.Double),
+        ((bytes, bytearray), sa.LargeBinary),
+    ):
+        if isinstance(value, kinds):
+            return made
+    return sa.Text
+
+
+def column_value(value: Any) -> Any:
+    """A field as the driver takes it."""
+    return json.dumps(value, sort_keys=True) if isinstance(value, (Mapping, list, tuple)) else value
+
+
+class GuardedTable:
+    """One table and the versions of its deleted keys beside it (`<name>__deleted`).
+
+    Every row carries the version of the record that wrote it; a deleted key keeps its version in the second table. A
+    statement whose version is not higher than what is there changes nothing, whatever comes again or late.
+    """
+
+    def __init__(self, engine: sa.Engine, name: str, keys: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+        """keys, fields: column types by name, if the table has to be made. Raises DataError for one that does not fit."""
+        self._insert: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[engine.dialect.name]
+        metadata = sa.MetaData()
+        made = [sa.Column(n, t, primary_key=True, autoincrement=False) for n, t in keys.items()]
+        version = sa.Column(VERSION, sa.BigInteger, nullable=False)
+        there = sa.inspect(engine).has_table(name)
+        self.deleted = sa.Table(
+            f"{name}__deleted",
+            metadata,
+            *[sa.Column(n, t, primary_key=True, autoincrement=False) for n, t in keys.items()],
+            sa.Column(VERSION, sa.BigInteger, nullable=False),
+        )
+        # A table that is made for a deletion has its key alone; it is made in full when a value comes.
+        self.complete = there or bool(fields)
+        if there:
+            self.table = sa.Table(name, metadata, autoload_with=engine)
+            self._check(keys)
+        else:
+            self.table = sa.Table(name, metadata, *made, *[sa.Column(n, t) for n, t in fields.items()], version)
+        (metadata.create_all if self.complete else self.deleted.create)(engine, checkfirst=True)
+        self.keys = tuple(keys)
+
+    def _check(self, keys: Mapping[str, Any]) -> None:
+        name, found = self.table.name, {c.name for c in self.table.primary_key.columns}
+        if found != set(keys):
+            raise DataError(f"table {name} has the primary key {sorted(found)}, the records' keys are {sorted(keys)}")
+        if VERSION not in self.table.columns:
+            raise DataError(
+                f"table {name} has no column {VERSION}: ALTER TABLE {name} ADD COLUMN {VERSION} BIGINT NOT NULL DEFAULT -1"
+            )
+
+    def upsert(
+        self, connection: sa.Connection, key: Mapping[str, Any], fields: Mapping[str, Any], version: int
+    ) -> None:
+        """Insert or update the row of `key`, unless a record of this version or a higher one has been here."""
+        unknown = fields.keys() - {c.name for c in self.table.columns}
+        if unknown:
+            raise DataError(
+                f"table {self.table.name} has no column {', '.join(sorted(unknown))}: add it, or drop the field"
+            )
+        row = {**fields, **key, VERSION: version}
+        columns = [self.table.c[name] for name in row]
+        newer = sa.exists().where(*self._is(self.deleted, key), self.deleted.c[VERSION] >= version)
+        values = sa.select(*[sa.literal(value, self.table.c[name].type) for name, value in row.items()]).where(~newer)
+        statement = self._insert(self.table).from_select([c.name for c in columns], values)
+        others = {name: statement.excluded[name] for name in row if name not in key}
+        connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=list(self.keys), set_=others, where=self.table.c[VERSION] < statement.excluded[VERSION]
+            )
+        )
+
+    def delete(self, connection: sa.Connection, key: Mapping[str, Any], version: int) -> None:
+        """Delete the row of `key`, unless a record of this version or a higher one has been here."""
+        if self.complete:
+            connection.execute(sa.delete(self.table).where(*self._is(self.table, key), self.table.c[VERSION] < version))
+        statement = self._insert(self.deleted).values({**key, VERSION: version})
+        connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=list(self.keys),
+                set_={VERSION: statement.excluded[VERSION]},
+                where=self.deleted.c[VERSION] < statement.excluded[VERSION],
+            )
+        )
+
+    @staticmethod
+    def _is(table: sa.Table, key: Mapping[str, Any]) -> Sequence[Any]:
+        return [table.c[name] == value for name, value in key.items()]
+
+
+def schema_of_field(record: SinkRecord, name: str, of_key: bool) -> Schema | None:
+    """The schema of one field of a record's key or value."""
+    schema = record.key_schema if of_key else record.value_schema
+    return None if schema is None else schema.field(name)
