@@ -296,6 +296,10 @@ class Membership:
             quiet = [TopicPartition(o.topic, o.partition) for o in fetching if o.paused_by_user or o.paused_for_hold]
             if quiet:
                 self.raw.pause(quiet)
+        # The library keeps a pause beyond the assignment in which it was made.
+        loud = [TopicPartition(o.topic, o.partition) for o in more if not (o.paused_by_user or o.paused_for_hold)]
+        if loud:
+            self.raw.resume(loud)
 
     def restart_at(self, owned: Owned, offset: int) -> None:
         """Go on from another offset, dropping what was fetched."""
