@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from keyorder import TopicAdmin
+from keyorder.connector.control_topics import timeline_slot
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
@@ -53,3 +55,34 @@ def test_growth_while_brokers_are_killed_one_after_another(
 
         assert_in_order(verdict)
         assert verdict.keys_moved > 100
+
+
+@pytest.mark.kip("K253-01", "K253-29", "K903-16")
+def test_a_leader_dies_while_records_are_held(kafka3: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Between PREPARE and COMMIT, first the leader of the topic's timeline, then that of a partition that keys leave."""
+    with Workload(kafka3, tmp_path, topic_name, replication_factor=3, config=QUICK) as run:
+        run.consumer("c1", "g")
+        run.consumer("c2", "g")
+        run.writer("w1", rate=400, seed=1)
+        run.writer("w2", rate=400, seed=2).expect_progress(run)
+        for count, place in ((6, timeline_slot(topic_name)), (9, (topic_name, 2))):
+            killed: list[int] = []
+
+            def progress(step: str, place: tuple[str, int] = place, killed: list[int] = killed) -> None:
+                if step == "collecting" and not killed:
+                    killed.append(_leader(kafka3, place))
+                    kafka3.kill_broker(killed[0])
+
+            change = TopicAdmin(kafka3.client_config(), progress).expand(topic_name, count)
+
+            assert change.after == count
+            assert len(killed) == 1
+            kafka3.start_broker(killed[0])
+            await_full_isr(kafka3)
+
+        assert_in_order(run.finish())
+
+
+def _leader(kafka: KafkaUnderTest, place: tuple[str, int]) -> int:
+    topic, partition = place
+    return int(kafka.admin().list_topics(topic, timeout=10).topics[topic].partitions[partition].leader)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaException, Message
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.partitioner.errors import IneligibleWriterError, WriterLateError
 from support.cluster import KafkaUnderTest
@@ -82,15 +82,43 @@ def test_a_silent_writer_makes_the_change_give_up_with_its_name(kafka: KafkaUnde
     assert admin.describe(topic_name).change is None
 
 
-def _haunt(kafka: KafkaUnderTest, writer: str, topic: str) -> None:
+@pytest.mark.kip("K253-26", "C-20")
+def test_an_expelled_transactional_writer_is_fenced_by_the_broker(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """It hangs with records in an open transaction; the change fences it, and when it wakes up nothing of them shows."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    hung = OrderedProducer({**kafka.client_config(), "transactional.id": topic_name, "keyorder.writer.id": topic_name})
+    hung.init_transactions(20)
+    hung.begin_transaction()
+    hung.produce(topic_name, b"never seen", b"k")
+    assert hung.flush(10) == 0
+    hung._session._stopping.set()
+    hung._session.join(10)
+    _haunt(kafka, topic_name, topic_name, lease_ms=1_500, transactional_id=topic_name)
+
+    change = admin.expand(topic_name, 3)
+
+    assert f"expelled {topic_name}" in [step.name for step in change.steps]
+    with pytest.raises(KafkaException, match=r"_FENCED|INVALID_PRODUCER_EPOCH|fenced"):
+        hung.commit_transaction(20)
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, b"seen", b"k")
+    with OrderedConsumer({**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest"}) as reader:
+        reader.subscribe([topic_name])
+        assert [m.value() for m in _until(reader, 1)] == [b"seen"]
+
+
+def _haunt(
+    kafka: KafkaUnderTest, writer: str, topic: str, lease_ms: int = 45_000, transactional_id: str | None = None
+) -> None:
     from confluent_kafka import Producer
     from keyorder.connector.control_topics import writer_slot
     from keyorder.partitioner.records import Lease, LeaseState, encode_lease, lease_key
 
     name, partition = writer_slot(writer)
     producer = Producer(kafka.client_config())
-    lease = Lease(writer, "hung", LeaseState.JOIN, None, 45_000, 1, (topic,))
-    producer.produce(name, encode_lease(lease), lease_key(writer, "hung"), partition)
+    lease = Lease(writer, f"hung-{topic}", LeaseState.JOIN, None, lease_ms, 1, (topic,), transactional_id)
+    producer.produce(name, encode_lease(lease), lease_key(writer, f"hung-{topic}"), partition)
     assert producer.flush(10) == 0
 
 
@@ -162,6 +190,37 @@ def _until(consumer: OrderedConsumer, count: int, timeout: float = 30.0) -> list
         assert time.monotonic() < deadline, f"{len(messages)} of {count}; gates: {consumer.gates()}"
         messages.extend(consumer.consume(count - len(messages), 0.2))
     return messages
+
+
+@pytest.mark.kip("K253-08", "K253-51")
+def test_what_stock_producers_wrote_before_the_adoption_comes_first(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Adopted on first use, grown at once: each key's records come in order across adoption and growth."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import NewTopic
+
+    stock = kafka.admin()
+    stock.create_topics([NewTopic(topic_name, 3)])[topic_name].result(10)
+    keys = [f"k{n}" for n in range(30)]
+    before = Producer({**kafka.client_config(), "partitioner": "murmur2_random"})
+    for key in keys:
+        before.produce(topic_name, b"0", key)
+    assert before.flush(10) == 0
+    admin = TopicAdmin(kafka.client_config())
+    assert admin.managed(topic_name) is None
+    with OrderedProducer(kafka.client_config()) as producer:
+        for round_ in (1, 2):
+            for key in keys:
+                producer.produce(topic_name, str(round_), key)
+            assert producer.flush(10) == 0
+            if round_ == 1:
+                admin.expand(topic_name, 5)
+
+    seen: dict[str, list[str]] = {}
+    with OrderedConsumer({**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest"}) as reader:
+        reader.subscribe([topic_name])
+        for message in _until(reader, 90):
+            seen.setdefault((message.key() or b"").decode(), []).append((message.value() or b"").decode())
+    assert seen == {key: ["0", "1", "2"] for key in keys}
 
 
 @pytest.mark.kip("K253-08")

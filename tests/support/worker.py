@@ -8,6 +8,7 @@ It runs until its input closes, finishes cleanly, and writes all that it saw int
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import json
 import random
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer
+from keyorder.connector import clock
 from keyorder.connector.verify.events import decode_value, encode_value
 from keyorder.connector.verify.recorder import Recorder
 
@@ -204,8 +206,20 @@ def transform(spec: dict[str, Any], done: threading.Event) -> None:
     say(event="finished", moved=moved, errors=errors)
 
 
+def bend_clocks(spec: dict[str, Any]) -> None:
+    """wall_jumps_ms: the wall clock goes so far on and back with every look. sleep_s: SIGUSR2 moves the other one on."""
+    jumps, slept, awake = spec.get("wall_jumps_ms"), [0.0], clock.now
+    if jumps is not None:
+        looks = itertools.cycle([jumps, -jumps])
+        clock.wall_ms = lambda: next(looks)
+    if "sleep_s" in spec:
+        clock.now = lambda: awake() + slept[0]
+        signal.signal(signal.SIGUSR2, lambda *_: slept.__setitem__(0, slept[0] + spec["sleep_s"]))
+
+
 def main() -> None:
     spec = json.loads(sys.argv[1])
+    bend_clocks(spec)
     done = stopped_by_input()
     {"writer": write, "consumer": read, "transformer": transform}[spec["role"]](spec, done)
 
