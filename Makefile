@@ -12,7 +12,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test test-docker test-docker-all chaos compaction-histories matrix check format docs bench clean
+.PHONY: help setup demo test writers test-docker test-docker-all chaos compaction-histories matrix check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ test-docker-all: $(STAMP)  ## every broker test again, on containers
 
 chaos: $(STAMP)  ## 40 random changes between 1 and 64 partitions on three brokers, the controller killed at every step
 	@KEYORDER_CHAIN=40 KEYORDER_BROKERS=3 $(BIN)/python -Im pytest tests/integration/test_shrink.py -k random_chain -s
+
+writers: $(STAMP)  ## a change beneath 1 000 live writers, a tenth of which come and go while it is prepared
+	@KEYORDER_WRITERS=1000 $(BIN)/python -Im pytest tests/integration/test_many_writers.py -q
 
 bench: $(STAMP)  ## speed against other ways, in turns on one broker: ONLY=P9,P13 for some, QUICK=1 for a short form
 	@$(BIN)/keyorder bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
