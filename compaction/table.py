@@ -12,7 +12,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
 
@@ -29,8 +29,12 @@ from .strategy import ABSENT, Strategy, StrategyKind, malformed
 from .topic_log import TopicLog
 from .versions import Version, copied_place, place_epoch, positions_text
 
+if TYPE_CHECKING:
+    from .reduction import Reduced
+
 _OPTIONS = {STRATEGY_CONFIG: "the topic's own by default", HEADER_CONFIG: "the header of the header strategy"}
 _LOOK_S = 30.0
+_BULK_RECORDS = 20_000  # from here on reading by columns is worth its start
 
 Progress = Callable[[int, int], None]
 
@@ -135,11 +139,20 @@ class VersionTable:
         """Fold everything below `ends`. progress: called with (offsets passed, offsets in all)."""
         begun = dict(self._log.positions)
         total = sum(max(0, end - begun.get(p, 0)) for p, end in ends.items())
-        while not self.reached(ends):
-            self.turn(0.2)
+
+        def passed() -> None:
             if progress is not None:
                 left = sum(max(0, end - self._log.positions.get(p, 0)) for p, end in ends.items())
                 progress(total - min(left, total), total)
+
+        if total >= _BULK_RECORDS:
+            for batch in self._log.columns(ends):
+                with self.lock:
+                    self._fold_columns(batch)
+                passed()
+        while not self.reached(ends):
+            self.turn(0.2)
+            passed()
 
     def save(self) -> None:
         """Write everything down, so that the next start goes on from here."""
@@ -155,46 +168,115 @@ class VersionTable:
 
     def _fold(self, batch: list[Message]) -> None:
         fetched = clock.now()
-        counts, strategy, store = self.counts, self.strategy, self.store
-        by_header = strategy.kind is StrategyKind.HEADER
-        routing, newest = self.view.routing, self.view.timeline.newest.number
-        first, topic_id = self.view.timeline.epochs[0].number, self.topic_id
         for message in batch:
-            key, value = _bytes(message.key()), _bytes(message.value())
-            partition, offset = message.partition(), offset_of(message)
+            partition = message.partition()
             assert partition is not None
-            counts.records += 1
-            counts.bytes += len(key or b"") + len(value or b"")
-            counts.per_partition[partition] = counts.per_partition.get(partition, 0) + 1
-            if key is None:
-                counts.unkeyed += 1
-                continue
+            key, value = _bytes(message.key()), _bytes(message.value())
+            self._count(partition, 1, len(key or b"") + len(value or b""))
             headers: Headers | None = message.headers()  # type: ignore[assignment]  # values come as bytes
-            hint = _hint(headers) if headers else None
+            self._take(fetched, key, value, partition, offset_of(message), message.timestamp()[1], headers)
+
+    def _take(
+        self,
+        fetched: float,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        headers: Headers | None,
+    ) -> None:
+        """Fold one record in."""
+        counts, strategy, view = self.counts, self.strategy, self.view
+        if key is None:
+            counts.unkeyed += 1
+            return
+        hint = _hint(headers) if headers else None
+        route = view.routing.of(key)
+        epoch = view.timeline.epochs[0].number
+        if hint is not None or route.moves or route.home != partition:
+            if self._must_look(key, partition, offset, hint, view.timeline.newest.number):
+                self._refresh(fetched)
+            routing = self.view.routing
+            if value is None and routing.is_move_tombstone(key, partition, hint):
+                counts.move_tombstones += 1
+                return
+            epoch = place_epoch(routing, key, partition, offset)
+            counts.strays += epoch < 0
+        counts.tombstones += value is None
+        if strategy.kind is StrategyKind.HEADER:
+            counts.malformed += malformed(headers, strategy.header)
+        number = strategy.version(offset, timestamp, headers)
+        counts.unversioned += number == ABSENT
+        original = copied_place(headers, self.topic_id, value) if headers else None
+        if original is None:
+            self.store.put(key, Version(number, epoch, offset, partition, timestamp, headers, value))
+        else:
+            counts.copies += 1
+            self.store.put(key, Version(number, *original, partition, timestamp, headers, value), (epoch, offset))
+
+    def _count(self, partition: int, records: int, size: int) -> None:
+        self.counts.records += records
+        self.counts.bytes += size
+        self.counts.per_partition[partition] = self.counts.per_partition.get(partition, 0) + records
+
+    def _fold_columns(self, batch: Any) -> None:
+        """Fold a batch of Arrow columns in: by columns where keys are at home and never moved, row by row elsewhere."""
+        from .reduction import reduce_batch
+
+        fetched = clock.now()
+        reduced = reduce_batch(batch, self.strategy)
+        routing, first = self.view.routing, self.view.timeline.epochs[0].number
+        plain = []
+        for key, partition in zip(reduced.keys, reduced.partitions, strict=True):
             route = routing.of(key)
-            epoch = first
-            if hint is not None or route.moves or route.home != partition:
-                if self._must_look(key, partition, offset, hint, newest):
-                    self._refresh(fetched)
-                    routing, newest = self.view.routing, self.view.timeline.newest.number
-                if value is None and routing.is_move_tombstone(key, partition, hint):
-                    counts.move_tombstones += 1
-                    continue
-                epoch = place_epoch(routing, key, partition, offset)
-                counts.strays += epoch < 0
-            if value is None:
-                counts.tombstones += 1
-            if by_header:
-                counts.malformed += malformed(headers, strategy.header)
-            timestamp = message.timestamp()[1]
-            number = strategy.version(offset, timestamp, headers)
-            counts.unversioned += number == ABSENT
-            original = copied_place(headers, topic_id, value) if headers else None
-            if original is None:
-                store.put(key, Version(number, epoch, offset, partition, timestamp, headers, value))
-            else:
-                counts.copies += 1
-                store.put(key, Version(number, *original, partition, timestamp, headers, value), (epoch, offset))
+            plain.append(route.home == partition and not route.moves)
+        alone = self._count_columns(batch, reduced, plain)
+        timestamps = batch.column("timestamp").cast("int64")
+        offsets = batch.column("offset")
+        bests = batch.select(["value", "headers"]).take(reduced.best)
+        values, headers = bests.column("value").to_pylist(), bests.column("headers").to_pylist()
+        best, last = reduced.best.tolist(), reduced.last.tolist()
+        best_offsets, last_offsets = offsets.take(reduced.best).to_pylist(), offsets.take(reduced.last).to_pylist()
+        best_times = timestamps.take(reduced.best).to_pylist()
+        numbers, known = reduced.version, reduced.known
+        put = self.store.put
+        for i, key in enumerate(reduced.keys):
+            if not plain[i]:
+                continue
+            row, partition = best[i], reduced.partitions[i]
+            number = int(numbers[row]) if known[row] else ABSENT
+            own = None if headers[i] is None else [(h["key"], h["value"]) for h in headers[i]]
+            put(key, Version(number, first, best_offsets[i], partition, best_times[i] // 1000, own, values[i]))
+            if last[i] != row:
+                # It lost to the best one of its group: all that counts is that it is the newest.
+                number = int(numbers[last[i]]) if known[last[i]] else ABSENT
+                put(key, Version(number, first, last_offsets[i], partition, 0, None, None))
+        if len(alone):
+            times = timestamps.take(alone).to_pylist()
+            for row, time in zip(batch.take(alone).to_pylist(), times, strict=True):
+                own = None if row["headers"] is None else [(h["key"], h["value"]) for h in row["headers"]]
+                self._take(fetched, row["key"], row["value"], row["partition"], row["offset"], time // 1000, own)
+
+    def _count_columns(self, batch: Any, reduced: Reduced, plain: list[bool]) -> Any:
+        """Count a batch; returns its rows that have to be taken one by one."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        sizes = sum(
+            pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy(zero_copy_only=False)
+            for name in ("key", "value")
+        )
+        partitions = batch.column("partition").to_numpy(zero_copy_only=False)
+        for partition in np.unique(partitions).tolist():
+            here = partitions == partition
+            self._count(partition, int(here.sum()), int(sizes[here].sum()))
+        by_columns = (np.array([*plain, False])[reduced.group]) & ~reduced.special
+        null = batch.column("value").is_null().to_numpy(zero_copy_only=False)
+        self.counts.tombstones += int((null & by_columns).sum())
+        self.counts.unversioned += int((~reduced.known & by_columns).sum())
+        self.counts.malformed += int((reduced.malformed & by_columns).sum())
+        return np.flatnonzero(~by_columns)
 
     def _must_look(self, key: bytes, partition: int, offset: int, hint: int | None, newest: int) -> bool:
         if hint is not None and (hint > newest or not self.view.managed):

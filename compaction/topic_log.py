@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..connector import clock
@@ -16,8 +16,13 @@ from ..connector.messages import offset_of
 from ..connector.metadata import cluster_metadata, identify, patiently, topic_config
 from ..partitioner.errors import NotAuthorizedError, TopicNotFoundError
 
+if TYPE_CHECKING:
+    from ..connector.arrow.reader import ArrowReader
+
 _BATCH = 10_000
+_BATCH_ROWS = 100_000
 _DISCOVERY_S = 10.0
+_OVERTAKEN = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
 _FINAL = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 
@@ -43,6 +48,11 @@ class TopicLog:
             "auto.offset.reset": "earliest",
         }
         theirs = {name: value for name, value in config.items() if name not in owned}
+        self._config = {
+            **connection_of(config),
+            **theirs,
+            "isolation.level": config.get("isolation.level", "read_committed"),
+        }
         self._consumer = Consumer({**connection_of(config), "fetch.wait.max.ms": 100, **theirs, **owned})
         self._discovered = clock.now()
         self.positions: dict[int, int] = {}
@@ -55,7 +65,7 @@ class TopicLog:
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read on from these positions; raises as the client library does for a topic that is not there."""
-        self.positions = {p: positions.get(p, 0) for p in range(self.identity.partitions)}
+        self.positions = {p: positions.get(p, 0) for p in sorted({*range(self.identity.partitions), *positions})}
         with translated("read", f"topic {self._topic}", self._bootstrap):
             self._consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in self.positions.items()])
 
@@ -79,6 +89,38 @@ class TopicLog:
             elif error.code() in _FINAL:
                 raise translate(error, "read", f"topic {self._topic}", self._bootstrap)
         return read
+
+    def columns(self, ends: Mapping[int, int]) -> Iterator[Any]:
+        """What lies below `ends`, as Arrow batches; `positions` move as they are taken. Nothing without pyarrow and numba.
+
+        Afterwards `poll` goes on behind them, also where the log start has overtaken the reader. Raises as ArrowReader.
+        """
+        try:
+            from ..connector.arrow.reader import ArrowReader
+        except ImportError:
+            return
+        starts = self._offsets.earliest([(self._topic, p) for p in ends])
+        ranges = [(p, max(self.positions[p], starts[self._topic, p]), end) for p, end in ends.items()]
+        self._consumer.unassign()
+        try:
+            with ArrowReader({**self._config, "fetch.wait.max.ms": 100}) as reader:
+                reader.assign({self._topic: ranges})
+                while not reader.done:
+                    batch = reader.read(_BATCH_ROWS, 0.5)
+                    if len(batch):
+                        yield batch
+                    self._passed(reader, ranges)
+                self._passed(reader, ranges)
+        except KafkaException as raised:
+            if raised.args[0].code() not in _OVERTAKEN:
+                raise translate(raised.args[0], "read", f"topic {self._topic}", self._bootstrap) from raised
+        finally:
+            self.assign(self.positions)
+
+    def _passed(self, reader: ArrowReader, ranges: list[tuple[int, int, int]]) -> None:
+        for p, start, end in ranges:
+            if end > start:
+                self.positions[p] = max(self.positions[p], reader.position(self._topic, p))
 
     def ends(self, timeout: float = 30.0) -> dict[int, int]:
         """Where each partition ends now for this reader. Raises BrokerUnreachableError and its kin."""
