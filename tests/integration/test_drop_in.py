@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,7 @@ from confluent_kafka import (
     aio,
 )
 from confluent_kafka.admin import NewTopic
-from keyorder import OrderedConsumer, OrderedProducer
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.aio import AIOConsumer, AIOProducer
 from support.cluster import KafkaUnderTest
 
@@ -489,3 +491,34 @@ def test_a_program_runs_with_only_its_import_changed(kafka: KafkaUnderTest, topi
     totals = program["run"](kafka.bootstrap_servers, topic_name, customers=5, orders=60)
 
     assert totals == program["expected"](customers=5, orders=60)
+
+
+def test_what_a_cancelled_poll_has_taken_is_not_lost(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """It comes with the next poll; if there is none it was never processed, and the group's next member gets it."""
+    api = Api(kafka, topic_name, "keyorder")
+    admin = kafka.admin()
+    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(20)
+    api.send(3)
+    consumer = api.consumer(topic_name)
+    _, second = records(consumer, 2)
+    consumer.put_back([second])
+    assert [m.offset() for m in records(consumer, 1)] == [second.offset()]
+    consumer.put_back([second])
+    consumer.close()
+    again = api.consumer(topic_name)
+    assert [m.offset() for m in records(again, 2)] == [1, 2]
+    api.close()
+
+
+def test_a_program_that_ends_without_close_leaves_the_writers(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """As confluent_kafka's programs do: the next change must not wait for a lease that nobody holds."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1)
+    code = (
+        "import json, sys; from keyorder import OrderedProducer; p = OrderedProducer(json.loads(sys.argv[1]));"
+        "p.produce(sys.argv[2], b'v', b'k'); assert p.flush(20) == 0"
+    )
+    words = [sys.executable, "-c", code, json.dumps(kafka.client_config()), topic_name]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert admin.describe(topic_name).writers == ()
