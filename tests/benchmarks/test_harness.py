@@ -103,11 +103,11 @@ def test_a_result_is_written_as_json_and_as_a_picture(tmp_path: Path) -> None:
 def test_every_measure_is_found_and_documented() -> None:
     """Each file of the folder is a measure of its number, and each has its row in docs/benchmarks.md."""
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    files = {path.stem.partition("_")[0] for path in (ROOT / "benchmarks").glob("p[0-9]*_*.py")}
+    files = {path.stem.partition("_")[0] for path in (ROOT / "benchmarks").glob("[pr][0-9]*_*.py")}
 
     found = measures()
 
-    assert {f"p{int(name[1:]):02}" for name in found} == files
+    assert {f"{name[0].lower()}{int(name[1:]):02}" for name in found} == files
     assert [name for name in found if f"| {name} |" not in page] == []
 
 
