@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from keyorder.connector import clock
 from keyorder.connector.connect import ConfigDef, SinkConnector, SinkRecord, SinkTask
 from keyorder.connector.connect.runtime.launch import Parts, standalone
@@ -183,3 +184,22 @@ class RestClient:
             lambda: self.states(name) == ("RUNNING", ["RUNNING"] * tasks),
             lambda: f"{name} runs: {self.ok('GET', f'/connectors/{name}/status')}",
         )
+
+
+def committed_values(kafka: KafkaUnderTest, topic: str) -> list[str]:
+    """Every value that a read_committed consumer sees, partition by partition."""
+    reader = Consumer(
+        {**kafka.client_config(), "group.id": "eos", "enable.partition.eof": True, "enable.auto.commit": False}
+    )
+    partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
+    reader.assign([TopicPartition(topic, p, 0) for p in partitions])
+    left, found = set(partitions), []
+    while left:
+        for message in reader.consume(500, 1.0):
+            if message.error() is None:
+                found.append(message.value().decode())
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                left.discard(message.partition())
+    reader.close()
+    return found

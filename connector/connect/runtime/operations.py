@@ -60,7 +60,8 @@ class Operations:
             known, state = self.herder.known, self.herder.state
             connector = known.connectors.get(name)
             tasks = []
-            for key in sorted(k for k in state.wanted() if k[0] == name):
+            # Those that have still to end are listed too: no task listed means that none runs.
+            for key in sorted(k for k in {*state.wanted(), *state.assignment.slots} if k[0] == name):
                 slot, status = state.assignment.slots.get(key), known.tasks.get(key)
                 current = status is not None and slot is not None and status.run == slot.run
                 shown = status.json() if current and status is not None else {"state": "UNASSIGNED", "worker_id": ""}

@@ -32,6 +32,7 @@ from .topic_creation import TopicCreation
 
 _LOG = logging.getLogger("keyorder.connect.task")
 _TIMEOUT = 60.0
+_FATAL = {KafkaError._FATAL, KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 
 class SourceContext:
@@ -83,6 +84,7 @@ class WorkerSourceTask(WorkerTask):
             self._interval = seconds(spec.parsed, "transaction.boundary.interval.ms")
         self._submitted = SubmittedRecords()
         self._failure: FailedOperation | None = None
+        self._fatal: KafkaError | None = None
         self._in_transaction = False
         self._in_this: dict[str, Mapping[str, Any]] = {}
 
@@ -170,7 +172,7 @@ class WorkerSourceTask(WorkerTask):
                 made = None
             self._submit(record, made)
             if self._failure is not None:
-                raise self._failure
+                self._serve(0.0)
 
     def _made(self, record: SourceRecord) -> tuple[SourceRecord, bytes | None, bytes | None, Any] | None:
         run, c, where = self.tolerance.run, self._converters, f"a record of {self.where}"
@@ -213,6 +215,7 @@ class WorkerSourceTask(WorkerTask):
                 self.metrics.add("source_record_write_total")
                 self.task.commit_record(record, message.partition(), offset_of(message))
             elif self._failure is None:
+                self._fatal = error
                 failure = translate(error, "write", f"topic {changed.topic}")
                 self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {changed.topic}", failure)
 
@@ -230,13 +233,22 @@ class WorkerSourceTask(WorkerTask):
             except BufferError:
                 self._serve(0.1)
             except KafkaException as raised:
+                self._if_fatal(raised.args[0])
                 raise translate(raised.args[0], "write", f"topic {topic}") from raised
 
     def _serve(self, wait: float) -> None:
         """Run delivery callbacks. Raises what one of them found."""
         self._producer.poll(wait)
         if self._failure is not None:
+            self._if_fatal(self._fatal)
             raise self._failure
+
+    def _if_fatal(self, error: KafkaError | None) -> None:
+        """A transactional producer's fatal error means that a newer run has fenced this one, or that its fate is unknown."""
+        if error is not None and self._offsets_topic is not None and (error.fatal() or error.code() in _FATAL):
+            raise TransactionError(
+                f"task {self.where} was fenced by a newer run, or its transaction failed: {error.name()}"
+            )
 
     # -- committing ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,95 @@
+"""Exactly-once source tasks: records and offsets in one transaction, and older runs fenced by newer ones (KIP-618)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from keyorder import TopicAdmin
+from keyorder.connector.connect.rest.process import WorkerProcess
+from keyorder.connector.connect.runtime.launch import Parts, standalone
+from keyorder.connector.connect.runtime.source_task import WorkerSourceTask
+from keyorder.connector.connect.runtime.task_base import State, TaskId, TaskSpec
+from keyorder.partitioner.errors import ConfigError
+from support.cluster import KafkaUnderTest
+from support.connect_rig import RestClient, committed_values, group_settings, until, worker_settings
+
+
+def test_a_newer_run_fences_an_older_one(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The zombie's transaction fails, it becomes FAILED, and the newer run goes on behind what was committed."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    settings = group_settings(kafka, topic_name) | {
+        "plugin.classes": "support.connect_plugins:CounterSource",
+        "exactly.once.source.support": "enabled",
+    }
+    with WorkerProcess(settings, in_group=True) as process:
+        rest = RestClient(process.url)
+        rest.ok(
+            "POST",
+            "/connectors",
+            {"name": topic_name, "config": {"connector.class": "CounterSource", "topic": topic_name}},
+        )
+        rest.running(topic_name, 1)
+        worker = process.operations.herder.worker
+        zombie = worker._tasks[topic_name, 0]
+        assert isinstance(zombie, WorkerSourceTask)
+        until(
+            lambda: zombie.metrics.snapshot().get("offset_commit_completed_total", 0) > 3, "transactions are committed"
+        )
+        states: list[State] = []
+        spec = TaskSpec(
+            **{**{f: getattr(zombie.spec, f) for f in TaskSpec.__dataclass_fields__}, "id": TaskId(topic_name, 0, 99)}
+        )
+        newer = WorkerSourceTask(
+            spec,
+            worker.plugins,
+            worker.offsets,
+            settings["offset.storage.topic"],
+            lambda i, s, t: states.append(s),
+            str,
+        )
+        newer.start()
+        until(lambda: rest.states(topic_name)[1] == ["FAILED"], "the older run has failed")
+        assert "TransactionError" in rest.ok("GET", f"/connectors/{topic_name}/tasks/0/status")["trace"]
+        until(lambda: newer.metrics.snapshot().get("offset_commit_completed_total", 0) > 3, "the newer run goes on")
+        newer.stopping.set()
+        newer.join(30)
+        assert states == [State.RUNNING, State.UNASSIGNED]
+        rest.ok("PUT", f"/connectors/{topic_name}/stop")
+
+    numbers = sorted(int(value.split()[1]) for value in committed_values(kafka, topic_name))
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) > 30
+
+
+def test_offsets_of_a_source_are_read_set_and_guarded(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Going back is refused by the connector; a reset begins anew; initial offsets are where a new one begins."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    (tmp_path / "in").write_text("1\n2\n3\n")
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in"), "topic": topic_name}
+    with WorkerProcess(
+        worker_settings(kafka, tmp_path) | {"listeners": "http://127.0.0.1:0"}, in_group=False
+    ) as process:
+        rest, path = RestClient(process.url), f"/connectors/{topic_name}/offsets"
+        place = {"filename": str(tmp_path / "in")}
+        first = [{"partition": place, "offset": {"position": 2}}]
+        made = rest("POST", "/connectors", {"name": topic_name, "config": config, "initial_offsets": first})
+        assert made.status_code == 201, made.text
+        until(
+            lambda: rest.ok("GET", path)["offsets"] == [{"partition": place, "offset": {"position": 6}}], "all is read"
+        )
+        assert committed_values(kafka, topic_name) == ["2", "3"]
+        rest.ok("PUT", f"/connectors/{topic_name}/stop")
+        until(lambda: rest.states(topic_name) == ("STOPPED", []), "it is stopped")
+        refused = rest("PATCH", path, {"offsets": first})
+        assert refused.status_code == 400
+        assert "DELETE" in refused.json()["message"]
+        assert rest("PATCH", path, {"offsets": [{"partition": {"x": 1}, "offset": None}]}).status_code == 400
+        assert rest("DELETE", path).status_code == 200
+        assert rest.ok("GET", path) == {"offsets": []}
+
+
+def test_a_standalone_worker_refuses_exactly_once(kafka: KafkaUnderTest, tmp_path: Path) -> None:
+    """Its offsets are in a file, which no transaction of Kafka's holds."""
+    with pytest.raises(ConfigError, match=r"exactly\.once"):
+        standalone(Parts.of(worker_settings(kafka, tmp_path) | {"exactly.once.source.support": "enabled"}, False), "")

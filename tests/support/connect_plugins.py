@@ -1,0 +1,97 @@
+"""Plugins for worker processes of tests: a source that counts, and a sink that writes down what it is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from keyorder.connector.connect import (
+    ConfigDef,
+    SinkConnector,
+    SinkRecord,
+    SinkTask,
+    SourceConnector,
+    SourceRecord,
+    SourceTask,
+)
+
+
+class CounterSource(SourceConnector):
+    """Each task counts upwards, its number being its source partition."""
+
+    @classmethod
+    def config(cls) -> ConfigDef:
+        return ConfigDef().define("topic", "STRING").define("pause.s", "DOUBLE", 0.02)
+
+    @classmethod
+    def task_class(cls) -> type[SourceTask]:
+        return CounterTask
+
+    def start(self, config: dict[str, str]) -> None:
+        self._config = config
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [{**self._config, "number": str(i)} for i in range(max_tasks)]
+
+    def exactly_once_support(self, config: dict[str, str]) -> bool:
+        return True
+
+
+class CounterTask(SourceTask):
+    """Goes on behind its stored offset."""
+
+    def start(self, config: dict[str, str]) -> None:
+        self._topic, self._partition = config["topic"], {"task": config["number"]}
+        self._pause = float(config.get("pause.s", "0.02"))
+        stored = self.context.offset_storage_reader.offset(self._partition)
+        self._next = 0 if stored is None else stored["next"]
+
+    def poll(self) -> list[SourceRecord]:
+        self.context.wait(self._pause)
+        made = [self._record(n) for n in range(self._next, self._next + 5)]
+        self._next += 5
+        return made
+
+    def _record(self, n: int) -> SourceRecord:
+        task = self._partition["task"]
+        return SourceRecord(
+            topic=self._topic,
+            key=f"{task}-{n % 7}",
+            value=f"{task} {n}",
+            source_partition=self._partition,
+            source_offset={"next": n + 1},
+        )
+
+
+class JournalSink(SinkConnector):
+    """Appends `key value` lines to a file that all tasks share, one write per put."""
+
+    @classmethod
+    def config(cls) -> ConfigDef:
+        return ConfigDef().define("file", "STRING")
+
+    @classmethod
+    def task_class(cls) -> type[SinkTask]:
+        return JournalTask
+
+    def start(self, config: dict[str, str]) -> None:
+        self._config = config
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [dict(self._config) for _ in range(max_tasks)]
+
+
+class JournalTask(SinkTask):
+    """What was written before a kill stays written: the page cache outlives the process."""
+
+    def start(self, config: dict[str, str]) -> None:
+        self._file = os.open(config["file"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        os.write(self._file, b"".join(f"{r.key} {r.value}\n".encode() for r in records))
+
+    def flush(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        pass
+
+    def stop(self) -> None:
+        os.close(self._file)
