@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from .errors import SourceSchemaError
+from .options import source_options
+from .schema import source_schema
 from .sink.columns import check_schema
 from .sink.options import SinkOptions, sink_options
 from .sink.writer import BatchWriter, SaveModeError, StreamWriter
+from .source import BatchReader, StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -22,6 +26,20 @@ class KeyorderDataSource(DataSource):
         """The name that `format()` is given."""
         return "keyorder"
 
+    def schema(self) -> StructType:
+        """The columns of what is read. Raises ConfigError."""
+        return source_schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Raises ConfigError, SourceSchemaError."""
+        self._check_fixed(schema)
+        return BatchReader(source_options(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Raises ConfigError, SourceSchemaError."""
+        self._check_fixed(schema)
+        return StreamReader(source_options(self.options, streaming=True))
+
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises ConfigError, SinkSchemaError, SaveModeError."""
         if overwrite:
@@ -31,6 +49,10 @@ class KeyorderDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Raises ConfigError, SinkSchemaError."""
         return StreamWriter(self._sink(schema))
+
+    def _check_fixed(self, schema: StructType) -> None:
+        if schema != self.schema():
+            raise SourceSchemaError
 
     def _sink(self, schema: StructType) -> SinkOptions:
         options = sink_options(self.options)

@@ -28,7 +28,7 @@ def _build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from a copy: in the checkout, remains of an earlier build would come along."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for folder in FOLDERS:
+    for folder in (*FOLDERS, "pyspark_keyorder"):
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for pattern in ("*.py", "pyproject.toml", "README.md", "LICENSE", "py.typed"):
         for path in ROOT.glob(pattern):
@@ -49,6 +49,29 @@ def test_the_wheel_has_every_module_of_the_tree(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {name for name in names if name.endswith(".py") and name.startswith("keyorder/")} == tree
+
+
+LOOK = """
+import io, sys
+sys.path[:] = [sys.argv[1], *(path for path in sys.path if path)]
+from pyspark.sql.worker import lookup_data_sources
+found = io.BytesIO()
+lookup_data_sources._main(io.BytesIO(), found)
+assert b"keyorder" in found.getvalue()
+import pyspark_keyorder
+assert pyspark_keyorder.__file__.startswith(sys.argv[1])
+"""
+
+
+def test_spark_finds_the_source_by_itself(wheel: Path, tmp_path: Path) -> None:
+    """From the wheel, and from the checkout: by the code with which PySpark looks for sources to register."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    for place in (tmp_path, ROOT):
+        ran = subprocess.run(
+            [sys.executable, "-I", "-c", LOOK, str(place)], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+        assert ran.returncode == 0, ran.stderr
 
 
 def test_the_wheel_has_the_data_files(wheel: Path) -> None:

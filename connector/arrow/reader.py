@@ -227,6 +227,8 @@ class ArrowReader:
             if known is not None:
                 known.fetched = max(known.fetched, event.offset)
             return
+        if known is None and event.partition >= 0:
+            return  # of a partition that was dropped meanwhile: what is read now has no part in it
         error = KafkaError(event.code, event.text)
         if event.code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise KafkaException(error)

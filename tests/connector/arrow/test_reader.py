@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
+from keyorder.connector.arrow.columns import Event
 from keyorder.connector.arrow.reader import ArrowReader
 from keyorder.connector.arrow.schema import SCHEMA, batch_of, empty_batch
 from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
@@ -158,6 +159,18 @@ def test_what_cannot_be_read_raises(kafka: KafkaUnderTest, topic_name: str, read
     reader.assign({topic_name + "-absent": [(0, 0, 5)]})
     with pytest.raises(TopicNotFoundError):
         read_all(reader)
+
+
+def test_an_error_of_what_was_dropped_is_not_raised_later(
+    kafka: KafkaUnderTest, topic_name: str, reader: ArrowReader
+) -> None:
+    """A partition that is not read any more was out of range: the ranges read now have no part in it."""
+    make_topic(kafka, topic_name, 2)
+    fill(kafka, topic_name, 20, partitions=2)
+    reader.assign({topic_name: [(0, 1_000, 2_000)]})
+    reader.assign({topic_name: [(1, 0, 10)]})
+    reader._event(Event(0, KafkaError.OFFSET_OUT_OF_RANGE, "out of range", topic_name, 0, 1_000))
+    assert len(read_all(reader)) == 10
 
 
 def test_an_unclear_option_is_refused(kafka: KafkaUnderTest) -> None:

@@ -1,0 +1,178 @@
+"""What the driver asks the cluster: which partitions there are, where they begin and end, which offsets fit a time."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
+
+from ..connector.config import connection_of
+from ..connector.kafka_errors import translate, translated
+from ..connector.log_offsets import LogOffsets
+from ..partitioner.errors import BrokerUnreachableError, PeerError, TopicNotFoundError
+from ..partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
+from ..partitioner.starts import flushed_epoch, metadata_of
+from ..partitioner.timeline import Timeline
+from .offsets import Place
+from .options import SourceOptions
+from .timelines import TimelineReader
+
+T = TypeVar("T")
+_LOG = logging.getLogger("keyorder.streaming")
+_TIMEOUT = 10.0
+# Kafka's own internal topics and the control topics: no pattern means them.
+_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state", CONTROL_TOPIC, WRITERS_TOPIC}
+
+
+class QueryCluster:
+    """The cluster as one query's driver sees it. Opens its clients when they are needed. Used by one thread."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._config = {"isolation.level": "read_uncommitted", **options.client}
+        self._servers = str(options.client["bootstrap.servers"])
+        self._admin: AdminClient | None = None
+        self._asker: Consumer | None = None
+        self._committer: Consumer | None = None
+        self._offsets = LogOffsets(self._config)
+        self._timelines = TimelineReader(self._config, options.commit_group)
+        self._cluster_id = ""
+        self._topic_ids: dict[str, str] = {}
+
+    def places(self) -> set[Place]:
+        """The partitions that the query reads now. Raises TopicNotFoundError for a topic that was named and is not there."""
+        subscription = self._options.subscription
+        if subscription.places:
+            self._describe({topic for topic, _ in subscription.places})
+            return set(subscription.places)
+        topics: Collection[str] = subscription.topics
+        if subscription.pattern is not None:
+            with translated("list", "topics", self._servers):
+                names = self._patiently(lambda: self._admin_client().list_topics(timeout=_TIMEOUT).topics)
+            topics = [t for t in names if t not in _INTERNAL and re.fullmatch(subscription.pattern, t)]
+        counts = self._describe(topics)
+        missing = [topic for topic in subscription.topics if topic not in counts]
+        if missing:
+            raise TopicNotFoundError(missing[0])
+        return {(topic, p) for topic, count in counts.items() for p in range(count)}
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the topics, as last seen."""
+        return self._topic_ids
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Where each log ends for a reader of this isolation level."""
+        committed_only = self._config["isolation.level"] == "read_committed"
+        ask = self._offsets.stable_ends if committed_only else self._offsets.high_watermarks
+        return self._patiently(lambda: ask(places, _TIMEOUT))
+
+    def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Where each log begins."""
+        return self._patiently(lambda: self._offsets.earliest(places, _TIMEOUT))
+
+    def offsets_for_times(self, times: Mapping[Place, int]) -> dict[Place, int | None]:
+        """The first offset at or after each time (ms); None where no record is that new."""
+        wanted = [TopicPartition(t, p, time) for (t, p), time in times.items()]
+
+        def ask() -> list[TopicPartition]:
+            if self._asker is None:
+                self._asker = Consumer({**connection_of(self._config), "group.id": "keyorder-spark-driver"})
+            try:
+                return self._asker.offsets_for_times(wanted, timeout=_TIMEOUT)
+            except KafkaException as raised:
+                raise translate(raised.args[0], "list the offsets of", "topics", self._servers) from raised
+
+        found = self._patiently(ask)
+        return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found}
+
+    def timelines(self, topics: Collection[str]) -> dict[str, Timeline]:
+        """The timelines of the managed ones, newer than this call. Ask for ends before. Raises IdentityMismatchError."""
+        if not self._options.ordered:
+            return {}
+        found = self._timelines.look(topics, self._admin_client())
+        for topic, timeline in found.items():
+            if topic not in self._topic_ids:
+                self._describe([topic])
+            if topic in self._topic_ids:
+                timeline.check_identity(self._topic_ids[topic], self._cluster())
+        return {topic: timeline for topic, timeline in found.items() if timeline.ordered}
+
+    def waived(self, topics: Iterable[str]) -> dict[str, set[tuple[int, int]]]:
+        """Gates that an operator let go for `keyorder.commit.group`."""
+        return self._timelines.waived(topics)
+
+    def commit(self, group: str, offsets: Mapping[Place, int], timelines: Mapping[str, Timeline]) -> None:
+        """Show these offsets as the group's. Never read back: what fails is logged, and the query goes on."""
+        places = []
+        for (topic, partition), offset in offsets.items():
+            timeline = timelines.get(topic)
+            metadata = metadata_of(0 if timeline is None else flushed_epoch(timeline, partition, offset))
+            places.append(TopicPartition(topic, partition, offset, metadata))
+        try:
+            if self._committer is None:
+                own = {**connection_of(self._config), "group.id": group, "enable.auto.commit": False}
+                self._committer = Consumer(own)
+            self._committer.commit(offsets=places, asynchronous=False)
+        except KafkaException as raised:
+            error = translate(raised.args[0], "commit the offsets of", f"group {group}", self._servers)
+            _LOG.warning("the query's offsets could not be shown in group %s: %s", group, error)
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._offsets.close()
+        self._timelines.close()
+        for client in (self._asker, self._committer):
+            if client is not None:
+                client.close()
+        self._asker = self._committer = None
+
+    def _describe(self, topics: Collection[str]) -> dict[str, int]:
+        """Partition counts of those that exist; keeps their ids."""
+        if not topics:
+            return {}
+
+        def ask() -> dict[str, int]:
+            futures = self._admin_client().describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT)
+            counts: dict[str, int] = {}
+            for topic, future in futures.items():
+                self._topic_ids.pop(topic, None)
+                try:
+                    described: Any = future.result(_TIMEOUT + 1)
+                except KafkaException as raised:
+                    if raised.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        continue
+                    raise translate(raised.args[0], "describe", f"topic {topic}", self._servers) from raised
+                except FutureTimeout as raised:
+                    raise BrokerUnreachableError(self._servers, f"describe topic {topic}") from raised
+                self._topic_ids[topic] = str(described.topic_id)
+                counts[topic] = len(described.partitions)
+            return counts
+
+        return self._patiently(ask)
+
+    def _cluster(self) -> str:
+        if not self._cluster_id:
+            with translated("list", "topics", self._servers):
+                self._cluster_id = str(self._admin_client().list_topics(CONTROL_TOPIC, timeout=_TIMEOUT).cluster_id)
+        return self._cluster_id
+
+    def _admin_client(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(connection_of(self._config))
+        return self._admin
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """As often as `fetchOffset.numRetries` says."""
+        return Retrying(
+            stop=stop_after_attempt(1 + self._options.fetch_retries),
+            wait=wait_fixed(self._options.fetch_retry_interval),
+            retry=retry_if_exception(lambda error: isinstance(error, PeerError) and error.retriable),
+            reraise=True,
+        )(call)

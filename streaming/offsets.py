@@ -1,0 +1,86 @@
+"""Offsets of a query as Spark keeps them: `{"topic":{"0":123}}`, the shape of its own Kafka source. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..partitioner.errors import ConfigError
+
+Place = tuple[str, int]
+LATEST, EARLIEST = -1, -2
+# A colon is in no topic's name, so this can never be one.
+GATES_KEY = "keyorder:gates"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """Records of one partition: `start` inclusive, `end` exclusive."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Offsets in it; records may be fewer (markers, compaction)."""
+        return max(0, self.end - self.start)
+
+
+def to_dict(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+    """The dict that Spark writes to the checkpoint. Sorted, so that equal offsets are equal texts."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_dict(saved: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+    """What `to_dict` made, also after a round trip through a checkpoint."""
+    return {(t, int(p)): int(o) for t, parts in saved.items() if t != GATES_KEY for p, o in parts.items()}
+
+
+def parse_offsets(option: str, text: str) -> dict[Place, int]:
+    """`{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}`. Raises ConfigError."""
+    example = 'expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+    parsed = _json(option, text, example)
+    found: dict[Place, int] = {}
+    for topic, parts in parsed.items():
+        if not isinstance(parts, dict):
+            raise ConfigError(option, f"got {text}", example)
+        for partition, offset in parts.items():
+            if not str(partition).isdigit() or isinstance(offset, bool) or not _is_int(offset):
+                raise ConfigError(option, f"got {text}", example)
+            found[topic, int(partition)] = int(offset)
+    return found
+
+
+def parse_partitions(option: str, text: str) -> tuple[Place, ...]:
+    """`{"topicA":[0,1],"topicB":[0,1]}`. Raises ConfigError."""
+    example = 'expected e.g. {"topicA":[0,1],"topicB":[0,1]}'
+    parsed = _json(option, text, example)
+    for parts in parsed.values():
+        if not isinstance(parts, list) or not all(isinstance(p, int) and p >= 0 for p in parts):
+            raise ConfigError(option, f"got {text}", example)
+    return tuple(sorted((topic, p) for topic, parts in parsed.items() for p in parts))
+
+
+def _is_int(value: Any) -> bool:
+    try:
+        int(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, float)
+
+
+def _json(option: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise ConfigError(option, f"got {text}", example)
+    return parsed

@@ -1,0 +1,295 @@
+"""The source's options: those of Spark's own Kafka source, with its defaults, and a few of keyorder's. Pure.
+
+Source: Spark's "Structured Streaming + Kafka Integration Guide". Names are taken in any case, as Spark takes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ..partitioner.errors import ConfigError
+from .client_options import client_config
+from .offsets import EARLIEST, LATEST, Place, parse_offsets, parse_partitions
+
+# name: what it does (default). docs/spark.md has a row for each.
+SOURCE_OPTIONS = {
+    "assign": "exactly these partitions",
+    "subscribe": "these topics",
+    "subscribePattern": "all topics of such a name",
+    "startingTimestamp": "start at this time, ms (none)",
+    "startingOffsetsByTimestamp": "start at these times, ms (none)",
+    "startingOffsets": "where a new query starts (latest, batch: earliest)",
+    "startingOffsetsByTimestampStrategy": "when no record is that new (error)",
+    "endingTimestamp": "batch: end at this time (none)",
+    "endingOffsetsByTimestamp": "batch: end at these times (none)",
+    "endingOffsets": "batch: where to end (latest)",
+    "failOnDataLoss": "stop when records to be read are gone (true)",
+    "kafkaConsumer.pollTimeoutMs": "how long a task waits for a record (120000)",
+    "fetchOffset.numRetries": "how often offsets are asked for again (3)",
+    "fetchOffset.retryIntervalMs": "and how long it waits before (10)",
+    "maxOffsetsPerTrigger": "most records of a micro-batch (none)",
+    "minOffsetsPerTrigger": "fewest records of a micro-batch (none)",
+    "maxTriggerDelay": "how long to wait for those (15m)",
+    "minPartitions": "split into this many tasks (none)",
+    "maxRecordsPerPartition": "split ranges longer than this (none)",
+    "groupIdPrefix": "first part of the clients' group id (spark-kafka-source, batch: spark-kafka-relation)",
+    "includeHeaders": "a column of headers (false)",
+    "enable.ordered.delivery": "gates on or off for this query (true)",
+    "keyorder.allow.split": "let minPartitions and maxRecordsPerPartition split partitions (false)",
+    "keyorder.commit.group": "commit finished batches' offsets to this group (none)",
+    "keyorder.task.min.records": "ranges are put together up to this many records (2000)",
+    "keyorder.arrow.native": "read through the client library's C calls (true)",
+}
+_STRATEGIES = ("subscribe", "subscribePattern", "assign")
+_BATCH_ONLY = {
+    "endingOffsets": "ending offset not valid in streaming queries",
+    "endingOffsetsByTimestamp": "ending timestamp not valid in streaming queries",
+    "endingTimestamp": "ending timestamp not valid in streaming queries",
+}
+_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
+_UNITS = {None: 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class BoundKind(Enum):
+    """How a start or an end is given."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIMES = "times"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to start or to end. offsets: by place, -1 latest, -2 earliest. times: ms by place. time: ms for all."""
+
+    kind: BoundKind
+    option: str
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What is read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    places: tuple[Place, ...] = ()
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"SubscribePattern[{self.pattern}]"
+        if self.places:
+            return f"Assign[{', '.join(f'{t}-{p}' for t, p in self.places)}]"
+        return f"Subscribe[{', '.join(self.topics)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one query. client: settings of the Kafka client, secrets among them, and so not in its repr."""
+
+    client: Mapping[str, Any] = field(repr=False)
+    subscription: Subscription
+    start: Bound
+    end: Bound
+    latest_without_match: bool
+    fail_on_data_loss: bool
+    poll_timeout: float
+    fetch_retries: int
+    fetch_retry_interval: float
+    max_offsets: int | None
+    min_offsets: int | None
+    max_trigger_delay: float
+    min_partitions: int | None
+    max_records: int | None
+    group_prefix: str
+    headers: bool
+    ordered: bool
+    commit_group: str | None
+    task_records: int
+    native: bool
+
+
+def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions:
+    """The options of a streaming or a batch query. Raises ConfigError, which names the option and never shows a secret."""
+    given = _Given(options)
+    given.refuse_unknown()
+    subscription = _subscription(given)
+    client = client_config(options)
+    if not streaming and (given.text("startingOffsets") or "").strip().lower() == "latest":
+        raise ConfigError(
+            "startingOffsets", "starting offset can't be latest for batch queries on Kafka", "use earliest"
+        )
+    if streaming:
+        for name, problem in _BATCH_ONLY.items():
+            if given.text(name) is not None:
+                raise ConfigError(name, problem, "leave it out")
+    elif (given.text("endingOffsets") or "").strip().lower() == "earliest":
+        raise ConfigError("endingOffsets", "ending offset can't be earliest for batch queries on Kafka", "use latest")
+    start = _bound(given, "starting", BoundKind.LATEST if streaming else BoundKind.EARLIEST)
+    end = _bound(given, "ending", BoundKind.LATEST)
+    if not streaming:
+        _refuse_offset(start, LATEST, "starting offset for {} can't be latest for batch queries on Kafka")
+        _refuse_offset(end, EARLIEST, "ending offset for {} can't be earliest for batch queries on Kafka")
+    most, least = given.count("maxOffsetsPerTrigger"), given.count("minOffsetsPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise ConfigError(
+            "minOffsetsPerTrigger",
+            f"the value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})",
+            "lower it",
+        )
+    prefix = given.text("groupIdPrefix") or ("spark-kafka-source" if streaming else "spark-kafka-relation")
+    strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").strip().lower()
+    if strategy not in ("error", "latest"):
+        raise ConfigError("startingOffsetsByTimestampStrategy", f"{strategy!r} is not one", "use error or latest")
+    min_partitions, max_records = given.count("minPartitions"), given.count("maxRecordsPerPartition")
+    if (min_partitions or max_records) and not given.boolean("keyorder.allow.split", False):
+        raise ConfigError(
+            "minPartitions" if min_partitions else "maxRecordsPerPartition",
+            "splitting a partition over tasks loses the order of its keys within a micro-batch",
+            "leave it out, or set keyorder.allow.split=true and order the rows by offset yourself",
+        )
+    return SourceOptions(
+        client=client,
+        subscription=subscription,
+        start=start,
+        end=end,
+        latest_without_match=strategy == "latest",
+        fail_on_data_loss=given.boolean("failOnDataLoss", True),
+        poll_timeout=given.count_or("kafkaConsumer.pollTimeoutMs", 120_000, least=1) / 1000,
+        fetch_retries=given.count_or("fetchOffset.numRetries", 3),
+        fetch_retry_interval=given.count_or("fetchOffset.retryIntervalMs", 10) / 1000,
+        max_offsets=most,
+        min_offsets=least,
+        max_trigger_delay=given.duration("maxTriggerDelay", 900.0),
+        min_partitions=min_partitions,
+        max_records=max_records,
+        group_prefix=prefix,
+        headers=given.boolean("includeHeaders", False),
+        ordered=given.boolean("enable.ordered.delivery", True),
+        commit_group=given.text("keyorder.commit.group"),
+        task_records=given.count_or("keyorder.task.min.records", 2000),
+        native=given.boolean("keyorder.arrow.native", True),
+    )
+
+
+class _Given:
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def text(self, name: str) -> str | None:
+        return self._options.get(name.lower())
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = (self.text(name) or str(default)).strip().lower()
+        if text not in ("true", "false"):
+            raise ConfigError(name, f"{self.text(name)!r} is neither true nor false", "write true or false")
+        return text == "true"
+
+    def count(self, name: str, least: int = 1) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        number = int(text) if re.fullmatch(r"\s*-?\d+\s*", text) else least - 1
+        if number < least:
+            word = "positive" if least else "a number from 0 up"
+            raise ConfigError(name, f"{name} must be {word}, not {text!r}", "mend it")
+        return number
+
+    def count_or(self, name: str, default: int, least: int = 0) -> int:
+        found = self.count(name, least)
+        return default if found is None else found
+
+    def duration(self, name: str, default: float) -> float:
+        text = self.text(name)
+        match = _DURATION.fullmatch(text) if text is not None else None
+        if text is not None and match is None:
+            raise ConfigError(name, f"{text!r} is not a duration", "write a number with ms, s, m, h or d, such as 15m")
+        return default if match is None else int(match[1]) * _UNITS[match[2]]
+
+    def refuse_unknown(self) -> None:
+        """Spark ignores options that it does not know; a misspelt one of ours would quietly change what is promised."""
+        known = {name.lower() for name in SOURCE_OPTIONS}
+        for name in self._options:
+            if name.startswith("keyorder.") and name not in known:
+                ours = ", ".join(sorted(n for n in known if n.startswith("keyorder.")))
+                raise ConfigError(name, "there is no such option", f"known are {ours}")
+
+
+def _subscription(given: _Given) -> Subscription:
+    named = [name for name in _STRATEGIES if given.has(name)]
+    known = ", ".join(sorted(name.lower() for name in _STRATEGIES))
+    if not named:
+        raise ConfigError(
+            "subscribe", f"one of the following options must be specified for Kafka source: {known}", "give one"
+        )
+    if len(named) > 1:
+        raise ConfigError(
+            named[1],
+            f"only one of the following options can be specified for Kafka source: {known}",
+            "leave the others out",
+        )
+    text = given.text(named[0]) or ""
+    if named[0] == "assign":
+        if not text.strip().startswith("{"):
+            raise ConfigError(
+                "assign",
+                f"no topicpartitions to assign as specified value for option 'assign' is '{text}'",
+                "give JSON",
+            )
+        return Subscription(places=parse_partitions("assign", text))
+    if named[0] == "subscribe":
+        topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+        if not topics:
+            raise ConfigError(
+                "subscribe",
+                f"no topics to subscribe to as specified value for option 'subscribe' is '{text}'",
+                "name one",
+            )
+        return Subscription(topics=topics)
+    if not text.strip():
+        raise ConfigError(
+            "subscribePattern",
+            f"pattern to subscribe is empty as specified value for option 'subscribePattern' is '{text}'",
+            "give one",
+        )
+    try:
+        re.compile(text.strip())
+    except re.error as error:
+        raise ConfigError("subscribePattern", f"{text!r} is not a regular expression ({error})", "mend it") from None
+    return Subscription(pattern=text.strip())
+
+
+def _bound(given: _Given, side: str, default: BoundKind) -> Bound:
+    """Precedence as in Spark: one time for all, then times by partition, then offsets."""
+    name = f"{side}Timestamp"
+    if given.has(name):
+        return Bound(BoundKind.TIME, name, time=given.count_or(name, 0))
+    name = f"{side}OffsetsByTimestamp"
+    text = given.text(name)
+    if text is not None:
+        return Bound(BoundKind.TIMES, name, parse_offsets(name, text))
+    name = f"{side}Offsets"
+    text = given.text(name)
+    if text is None:
+        return Bound(default, name)
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return Bound(BoundKind(word), name)
+    return Bound(BoundKind.OFFSETS, name, parse_offsets(name, text))
+
+
+def _refuse_offset(bound: Bound, refused: int, problem: str) -> None:
+    if bound.kind is BoundKind.OFFSETS:
+        for (topic, partition), offset in bound.offsets.items():
+            if offset == refused:
+                raise ConfigError(bound.option, problem.format(f"{topic}-{partition}"), "give an offset")

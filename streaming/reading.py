@@ -1,0 +1,157 @@
+"""A task: its ranges become Arrow batches, in an executor's Python worker. Nothing of it needs a Spark import.
+
+Readers stay warm between tasks of one worker process: a start costs more than a small batch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException
+
+from ..connector import clock
+from ..connector.arrow.reader import ArrowReader
+from ..connector.log_offsets import LogOffsets
+from .errors import DataLossError, FetchTimeoutError
+from .offsets import Place, Range
+from .options import SourceOptions
+
+_LOG = logging.getLogger("keyorder.streaming")
+_ROWS = 50_000
+_DEFAULTS = {
+    # Java's default, which Spark's own source has: librdkafka's is read_committed.
+    "isolation.level": "read_uncommitted",
+    # An idle fetch must not hold back the end of a small batch.
+    "fetch.wait.max.ms": 10,
+    "fetch.error.backoff.ms": 50,
+    "fetch.queue.backoff.ms": 5,
+    "queued.min.messages": 100_000,
+}
+
+
+class _Warm:
+    """Readers that no task uses now, by their configuration. A worker process runs one task at a time, mostly."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[Any, tuple[ArrowReader, dict[str, str]]] = {}
+        atexit.register(self.close)
+
+    def take(self, config: dict[str, Any], topic_ids: Mapping[str, str]) -> ArrowReader:
+        """A warm reader, or a new one: also when a topic was made again, of which it may hold old records."""
+        with self._lock:
+            reader, known = self._idle.pop(_key(config), (None, {}))
+        if reader is not None and any(known.get(topic, id_) != id_ for topic, id_ in topic_ids.items()):
+            reader.close()
+            reader = None
+        return reader or ArrowReader(config)
+
+    def give_back(self, config: dict[str, Any], topic_ids: Mapping[str, str], reader: ArrowReader) -> None:
+        with self._lock:
+            if _key(config) not in self._idle:
+                self._idle[_key(config)] = reader, dict(topic_ids)
+                return
+        reader.close()
+
+    def close(self) -> None:
+        with self._lock:
+            readers, self._idle = list(self._idle.values()), {}
+        for reader, _ in readers:
+            reader.close()
+
+
+_WARM = _Warm()
+
+
+def read_ranges(
+    options: SourceOptions, ranges: tuple[Range, ...], topic_ids: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """Every record of the ranges, each partition in its order; columns as `schema.source_schema`.
+
+    Raises DataLossError, FetchTimeoutError, and what the client library reports, translated.
+    """
+    config = {**_DEFAULTS, "group.id": f"{options.group_prefix}-executor", **options.client}
+    config["keyorder.arrow.native"] = options.native
+    reader = _WARM.take(config, topic_ids)
+    whole = False
+    try:
+        yield from _read(reader, options, ranges)
+        whole = True
+    finally:
+        # A task that was given up may have left the reader anywhere.
+        if whole:
+            _WARM.give_back(config, topic_ids, reader)
+        else:
+            reader.close()
+
+
+def _read(reader: ArrowReader, options: SourceOptions, ranges: tuple[Range, ...]) -> Iterator[pa.RecordBatch]:
+    left = {(r.topic, r.partition): r for r in ranges}
+    # Pieces of one partition (keyorder.allow.split) share a task only one after the other.
+    rounds: list[dict[Place, Range]] = (
+        [left] if len(left) == len(ranges) else [{(r.topic, r.partition): r} for r in ranges]
+    )
+    for each in rounds:
+        _assign(reader, each)
+        # What was given out. The reader's own positions may have passed rows that an error kept from being returned.
+        given = {place: r.start for place, r in each.items()}
+        last = clock.now()
+        while True:
+            if clock.now() - last > options.poll_timeout:
+                (topic, partition), at = next((p, at) for p, at in given.items() if at < each[p].end)
+                raise FetchTimeoutError(f"record for offset {at} of {topic}-{partition}", options.poll_timeout)
+            try:
+                batch = reader.read(_ROWS, 1.0)
+            except KafkaException as raised:
+                each = _after_loss(options, each, given, raised)
+                reader.assign({})  # a partition whose fetch has failed cannot be moved, only begun again
+                _assign(reader, each)
+                continue
+            given = {place: reader.position(*place) if r.size else r.end for place, r in each.items()}
+            if batch.num_rows:
+                last = clock.now()
+                yield batch if options.headers else batch.select(batch.schema.names[:-1])
+            if reader.done:
+                break
+
+
+def _assign(reader: ArrowReader, ranges: dict[Place, Range]) -> None:
+    by_topic: dict[str, list[tuple[int, int, int]]] = {}
+    for r in ranges.values():
+        by_topic.setdefault(r.topic, []).append((r.partition, r.start, r.end))
+    reader.assign(by_topic)
+
+
+def _after_loss(
+    options: SourceOptions, ranges: dict[Place, Range], given: Mapping[Place, int], raised: KafkaException
+) -> dict[Place, Range]:
+    """What is left to read when the log does not hold an offset any more. Raises DataLossError unless that is allowed."""
+    asking = LogOffsets(options.client)
+    try:
+        starts, ends = asking.earliest(list(ranges)), asking.high_watermarks(list(ranges))
+    finally:
+        asking.close()
+    found: dict[Place, Range] = {}
+    lost: list[str] = []
+    for place, r in ranges.items():
+        start = min(max(given[place], starts[place]), r.end)
+        end = max(start, min(r.end, ends[place]))
+        if start > given[place]:
+            lost.append(f"offsets {given[place]} to {start} of {r.topic}-{r.partition} are not in the log any more")
+        if end < r.end:
+            lost.append(f"{r.topic}-{r.partition} ends at {ends[place]}, before offset {r.end}")
+        found[place] = Range(r.topic, r.partition, start, end)
+    if lost and options.fail_on_data_loss:
+        raise DataLossError("; ".join(lost)) from raised
+    # With nothing lost it was passing trouble: what is left is asked for again.
+    _LOG.warning("reading again after %s; lost: %s", raised, "; ".join(lost) or "nothing")
+    return found
+
+
+def _key(config: dict[str, Any]) -> Any:
+    return tuple(sorted((name, str(value)) for name, value in config.items()))

@@ -1,0 +1,130 @@
+"""The readers that Spark's Python Data Source API asks for, batch and streaming. They travel to the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .offsets import GATES_KEY, Range, from_dict, to_dict
+from .options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from .driver import QueryDriver
+
+
+@dataclass
+class RangesTask(InputPartition):
+    """What one task reads, and the ids of its topics: a topic that was made again is not the one fetched before."""
+
+    ranges: tuple[Range, ...]
+    topic_ids: Mapping[str, str]
+
+    def __init__(self, ranges: tuple[Range, ...], topic_ids: Mapping[str, str]) -> None:
+        self.ranges = ranges
+        self.topic_ids = {r.topic: topic_ids.get(r.topic, "") for r in ranges}
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query's source. One copy plans, in a process beside the driver; others read, in executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._driver: QueryDriver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Clients do not travel.
+        return {**self.__dict__, "_driver": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts."""
+        return to_dict(self._planning().initial())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends. Raises OrderError types rather than plan on what it cannot know."""
+        return to_dict(self._planning().latest(from_dict(start), not isinstance(limit, ReadAllAvailable)))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """By maxOffsetsPerTrigger and minOffsetsPerTrigger; where both are given, latestOffset obeys the second one too."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the targets."""
+        self._planning().target()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the progress: where the logs end, and which gates keep records back."""
+        driver = self._planning()
+        found: dict[str, Any] = to_dict(driver.ends)
+        if driver.closed:
+            gates: dict[str, dict[str, str]] = {}
+            for gate in driver.closed:
+                gates.setdefault(gate.topic, {})[str(gate.partition)] = str(gate)
+            found[GATES_KEY] = gates
+        return found or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch: the same for the same offsets, after a restart too."""
+        tasks, topic_ids = self._planning().tasks(from_dict(start), from_dict(end))
+        return [RangesTask(ranges, topic_ids) for ranges in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Runs in an executor."""
+        from .reading import read_ranges
+
+        assert isinstance(partition, RangesTask)
+        return read_ranges(self._options, partition.ranges, partition.topic_ids)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has finished all batches up to `end`."""
+        self._planning().commit(from_dict(end))
+
+    def stop(self) -> None:
+        """The query ends."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+    def _planning(self) -> QueryDriver:
+        if self._driver is None:
+            from .driver import QueryDriver
+
+            self._driver = QueryDriver(self._options)
+        return self._driver
+
+
+class BatchReader(DataSourceReader):
+    """A batch query's source: everything between two sets of offsets, read once. Gates play no part."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks. Raises as `batch.plan_batch`."""
+        from .batch import plan_batch
+
+        # Spark takes an empty list for one partition without a value.
+        tasks, topic_ids = plan_batch(self._options)
+        return [RangesTask(ranges, topic_ids) for ranges in tasks] or [RangesTask((), {})]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Runs in an executor."""
+        from .reading import read_ranges
+
+        assert isinstance(partition, RangesTask)
+        return read_ranges(self._options, partition.ranges, partition.topic_ids) if partition.ranges else iter(())

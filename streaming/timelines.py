@@ -1,0 +1,100 @@
+"""The driver's view of timelines: read to the leaders' end whenever a batch is planned, on the caller's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from ..connector import clock
+from ..connector.config import connection_of
+from ..connector.control_reader import ControlMessage, ControlReader
+from ..connector.control_topics import timeline_slot
+from ..connector.kafka_errors import translate, translated
+from ..partitioner.errors import NotAuthorizedError, StaleViewError
+from ..partitioner.records import CONTROL_TOPIC, Waiver, waiver_of_key
+from ..partitioner.timeline import Timeline
+
+
+class TimelineReader:
+    """Timelines of the topics that a query reads, and the gates that were waived for `group`. Used by one thread."""
+
+    def __init__(self, config: Mapping[str, Any], group: str | None) -> None:
+        self._config, self._group = dict(config), group
+        self._servers = str(config.get("bootstrap.servers"))
+        self._reader: ControlReader | None = None
+        self._timelines: dict[str, Timeline] = {}
+        self._waivers: dict[str, dict[tuple[int, int], str]] = {}
+        self._fresh: dict[str, Timeline] = {}
+
+    def look(self, topics: Collection[str], admin: AdminClient, timeout: float = 30.0) -> dict[str, Timeline]:
+        """The timelines of the managed ones among `topics`, as new as this call.
+
+        Raises StaleViewError, NotAuthorizedError, TimelineRegressionError: nothing is planned on old knowledge.
+        """
+        if not topics or (self._reader is None and not self._open(admin)):
+            return {}
+        assert self._reader is not None
+        slots = {timeline_slot(topic) for topic in topics}
+        self._reader.add(slots)
+        deadline = clock.now() + timeout
+        look = self._reader.look(slots, timeout=timeout)
+        while not self._reader.reached(look):
+            if clock.now() >= deadline:
+                raise StaleViewError(", ".join(sorted(topics)), timeout)
+            for message in self._reader.poll(0.05):
+                self._take(message)
+        for topic, timeline in self._fresh.items():
+            known = self._timelines.get(topic)
+            # Of a topic that was made again, the old one's timeline is nobody's predecessor.
+            if known is not None and known.topic_id == timeline.topic_id:
+                known.check_successor(timeline)
+            self._timelines[topic] = timeline
+        self._fresh.clear()
+        return {topic: self._timelines[topic] for topic in topics if topic in self._timelines}
+
+    def waived(self, topics: Iterable[str]) -> dict[str, set[tuple[int, int]]]:
+        """(partition, epoch) of the gates that an operator let go for the group, by topic."""
+        found: dict[str, set[tuple[int, int]]] = {}
+        for topic in topics:
+            timeline = self._timelines.get(topic)
+            if timeline is not None:
+                gates = self._waivers.get(topic, {})
+                found[topic] = {gate for gate, topic_id in gates.items() if topic_id == timeline.topic_id}
+        return found
+
+    def close(self) -> None:
+        """Release the client."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _open(self, admin: AdminClient) -> bool:
+        """Without control topics nothing is managed yet."""
+        with translated("read", f"control topic {CONTROL_TOPIC}", self._servers):
+            found = admin.list_topics(CONTROL_TOPIC, timeout=10).topics.get(CONTROL_TOPIC)
+        if found is not None and found.error is not None:
+            refused = translate(found.error, "read", f"control topic {CONTROL_TOPIC}", self._servers)
+            if isinstance(refused, NotAuthorizedError):
+                raise refused
+        if found is None or found.error is not None or not found.partitions:
+            return False
+        self._reader = ControlReader(connection_of(self._config), fetch_wait_ms=50)
+        self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))
+        return True
+
+    def _take(self, message: ControlMessage) -> None:
+        record = message.record
+        if isinstance(record, Timeline):
+            # Of every topic: a slot is read once, and the query may come to another topic in it later.
+            self._fresh[record.topic] = record
+            return
+        named = waiver_of_key(message.key)
+        if named is None or self._group is None or named[3] != self._group:
+            return
+        topic, epoch, partition, _ = named
+        if isinstance(record, Waiver):
+            self._waivers.setdefault(topic, {})[partition, epoch] = record.topic_id
+        else:
+            self._waivers.get(topic, {}).pop((partition, epoch), None)
