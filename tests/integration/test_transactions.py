@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 import threading
 from collections import defaultdict
 from pathlib import Path
@@ -170,6 +174,68 @@ def test_a_producer_is_made_anew_after_an_unknown_result(kafka: KafkaUnderTest, 
     assert consumer.committed([place], 10)[0].offset == 1
     newer.close()
     consumer.close()
+
+
+FROZEN = """
+import json, sys
+from confluent_kafka import KafkaException
+from keyorder import OrderedProducer
+
+config, topic, key = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+first = OrderedProducer(config)
+first.init_transactions(20)
+first.begin_transaction()
+first.produce(topic, "stale", key)
+first.flush(20)
+print("open", flush=True)
+sys.stdin.readline()
+try:
+    first.commit_transaction(20)
+    print("committed", flush=True)
+except KafkaException as error:
+    print("fatal" if error.args[0].fatal() else str(error), flush=True)
+first.close()
+second = OrderedProducer(config)
+second.init_transactions(20)
+second.begin_transaction()
+second.produce(topic, "again", key)
+second.commit_transaction(20)
+second.close()
+"""
+
+
+@pytest.mark.kip("C-20")
+def test_a_transactional_writer_that_outlives_its_lease_is_fenced(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Frozen with a record of a moving key in an open transaction: the change fences it, and the record never was."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    config = {
+        **kafka.client_config(), "transactional.id": topic_name, "log_level": 0, "delivery.timeout.ms": 3_000,
+        "keyorder.lease.ms": 6_000, "keyorder.lease.renew.interval.ms": 1_000, "keyorder.lease.margin.ms": 500,
+    }  # fmt: skip
+    words = [sys.executable, "-c", FROZEN, json.dumps(config), topic_name, key]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as frozen:
+        try:
+            assert frozen.stdout is not None
+            assert frozen.stdin is not None
+            assert frozen.stdout.readline() == "open\n"
+            frozen.send_signal(signal.SIGSTOP)
+            change = admin.expand(topic_name, 2)
+            assert any(step.name.startswith("expelled ") for step in change.steps), change.steps
+            send(kafka, topic_name, (key, "new"))
+            frozen.send_signal(signal.SIGCONT)
+            frozen.stdin.write("go on\n")
+            frozen.stdin.flush()
+            assert frozen.stdout.readline() == "fatal\n"
+            assert frozen.wait(60) == 0
+        finally:
+            frozen.kill()
+
+    with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
+        consumer.subscribe([topic_name])
+        assert [(m.partition(), m.value()) for m in read(consumer, 2)] == [(1, b"new"), (1, b"again")]
+        assert consumer.poll(0.5) is None
 
 
 def test_a_consumer_that_commits_by_itself_is_refused(kafka: KafkaUnderTest, topic_name: str) -> None:
