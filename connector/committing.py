@@ -77,7 +77,7 @@ class Committer:
             if owned is None:
                 raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
             owned.stored = place.offset
-            owned.processed = owned.processed_up_to(place.offset)
+            owned.done_up_to(place.offset)
 
     def by_application(self, places: list[TopicPartition] | None, asynchronous: bool) -> list[TopicPartition] | None:
         """commit() of the application. Raises KafkaException as confluent_kafka does.
@@ -91,18 +91,19 @@ class Committer:
             for owned in self._members.owned.values():
                 if owned.started and (self._settings.auto_store or owned.stored is not None):
                     owned.skip_tail()
-                    owned_places[owned] = owned.returned if self._settings.auto_store else owned.processed
+                    if self._settings.auto_store:
+                        owned.done_with_all()
+                    owned_places[owned] = owned.processed
             if not owned_places:
                 raise KafkaException(KafkaError(KafkaError._NO_OFFSET))
         for place in places or []:
             owned_ = self._members.owned.get((place.topic, place.partition))
             if owned_ is None:
                 raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
-            owned_places[owned_] = owned_.processed_up_to(place.offset)
+            owned_.done_up_to(place.offset)
+            owned_places[owned_] = owned_.processed
             if place.metadata:
                 notes[owned_] = place.metadata
-        for owned, offset in owned_places.items():
-            owned.processed = offset
         if asynchronous:
             self._send(owned_places, notes)
             return None
@@ -185,7 +186,7 @@ class Committer:
         owned.skip_tail()
         if self._settings.auto_commit and self._settings.auto_store:
             if not owned.unfinished:
-                owned.processed = owned.returned
+                owned.done_with_all()
         elif owned.processed >= owned.record_end:
             owned.processed = owned.processed_up_to(owned.processed)
 

@@ -70,6 +70,14 @@ def milliseconds(config: Mapping[str, Any], name: str, default: int) -> float:
     return number / 1000
 
 
+def _choice(config: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
+    """One of these words, the first by default."""
+    value = str(config.get(name, choices[0])).lower()
+    if value not in choices:
+        raise ConfigError(name, f"{config[name]!r} is none of {', '.join(choices)}", f"the default is {choices[0]}")
+    return value
+
+
 def split(config: Mapping[str, Any], known: Mapping[str, object], what: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """(ours, the client library's). Raises ConfigError for an unknown `keyorder.` name or a missing address."""
     if not isinstance(config, Mapping):
@@ -179,6 +187,7 @@ class ConsumerSettings:
     auto_store: a record counts as processed when poll() is called again after it was returned.
     on_commit: called with (error, partitions) after every commit, as confluent_kafka does.
     hold_limit: records of one partition held in memory behind a closed gate before the partition is paused.
+    gate_keys: hold single keys at a closed gate, not the partition.
     strays: deliver, fail or dead-letter; dead_letter_topic: for the last of them.
     """
 
@@ -191,6 +200,7 @@ class ConsumerSettings:
     partition_eof: bool
     control_timeout: float
     hold_limit: int
+    gate_keys: bool
     incremental: bool
     strays: str
     dead_letter_topic: str
@@ -198,6 +208,7 @@ class ConsumerSettings:
 
 
 _CONSUMER_OPTIONS = {
+    "keyorder.gate": "what waits at a closed gate: partition or key (partition)",
     "enable.ordered.delivery": "gates on or off for this client (true)",
     "keyorder.control.timeout.ms": "how long the control topic may be silent (30000)",
     "keyorder.hold.max.messages": "held in memory per closed gate (10000)",
@@ -235,6 +246,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         strays=strays,
         dead_letter_topic=dead_letter_topic,
         on_commit=on_commit,
+        gate_keys=_choice(ours, "keyorder.gate", ("partition", "key")) == "key",
         incremental=str(theirs.get("group.protocol", "classic")).lower() == "consumer" or "cooperative" in strategy,
     )
     theirs["enable.auto.commit"] = False

@@ -280,6 +280,11 @@ class OrderedConsumer:
 
     def consumer_group_metadata(self) -> Any:
         """As confluent_kafka.Consumer.consumer_group_metadata; for OrderedProducer.send_offsets_to_transaction."""
+        if self._settings.gate_keys:
+            raise UsageError(
+                "keyorder.gate=key delivers some records behind later offsets, and a transaction's offsets would pass them: "
+                "set keyorder.gate=partition where offsets go through transactions"
+            )
         self._commits.transactions.used = True
         return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
 
@@ -422,7 +427,7 @@ class OrderedConsumer:
             if owned is not None:
                 owned.unfinished = False
                 if self._settings.auto_store and self._settings.auto_commit:
-                    owned.processed = owned.returned
+                    owned.done_with_all()
         self._touched.clear()
         self._commits.periodic()
 

@@ -16,7 +16,7 @@ from ..partitioner.waits import OriginFacts, why
 from . import clock
 from .config import ConsumerSettings
 from .membership import Membership
-from .messages import Place, offset_of
+from .messages import Place, key_of, offset_of
 from .origins import PATIENCE, OriginWatch
 from .owned import Owned
 from .positions import GroupPositions
@@ -36,6 +36,7 @@ class Gatekeeper:
         self._progress: dict[Place, _Progress] = {}
         self._explain_at = 0.0
         self._judged: dict[str, View] = {}
+        self._openeds: dict[str, Opened] = {}
         self._announced: dict[Place, int] = {}
         self._closed: dict[Place, float] = {}
         self._looked_at = 0.0
@@ -151,7 +152,7 @@ class Gatekeeper:
 
     def _judge(self, topic: str, view: View) -> set[Place]:
         """Set the limits of one topic's partitions. Returns the places whose positions other members have to raise."""
-        opened = self._opened(topic, view)
+        opened = self._openeds[topic] = self._opened(topic, view)
         waited: set[Place] = set()
         to_fetch: list[Owned] = []
         ordered = self._settings.ordered and view.timeline.ordered
@@ -160,16 +161,26 @@ class Gatekeeper:
             owned.limit = inf if gate is None else gate.begins
             if view.timeline.mode(owned.partition) is Mode.NONE:
                 # KIP-694: nobody reads it any more. What lies below the cut is being deleted; above it are only strays.
-                owned.limit = min(owned.limit, view.timeline.cut_of_retired(owned.partition))
+                owned.sealed_at = view.timeline.cut_of_retired(owned.partition)
+                owned.limit = min(owned.limit, owned.sealed_at)
+            else:
+                owned.sealed_at = None
             if gate is None:
+                owned.founded = inf
                 if self._closed.pop(owned.place, None) is not None:
                     self._origins.opened(owned.place)
             else:
                 self._closed.setdefault(owned.place, clock.now())
-                waited |= {(topic, q) for q, _ in opened.blockers(gate) if (topic, q) not in self._members.owned}
+                closed = [gate]
+                if self._settings.gate_keys:
+                    closed = [each for each in view.gates.of(owned.partition) if not opened.is_open(each)]
+                    self._found(owned, closed)
+                blockers = {(topic, q) for each in closed for q, _ in opened.blockers(each)}
+                waited |= blockers - self._members.owned.keys()
             self._announce(owned, view, opened)
-            self._let_go(owned)
-            if not owned.fetching and owned.fetched < owned.limit:
+            self._let_go(owned, view, opened)
+            may_fetch = self._settings.gate_keys and owned.sealed_at is None
+            if not owned.fetching and (may_fetch or owned.fetched < owned.limit):
                 to_fetch.append(owned)
         if to_fetch:
             self._members.fetch(to_fetch)
@@ -199,19 +210,72 @@ class Gatekeeper:
             return
         for gate in view.gates.of(owned.partition):
             known = self._announced.get(owned.place, -1)
-            if gate.epoch > known and gate.begins >= owned.returned and opened.is_open(gate):
+            if not opened.is_open(gate):
+                owned.seen_closed.add(gate.epoch)
+            elif gate.epoch > known and (gate.begins >= owned.returned or gate.epoch in owned.seen_closed):
                 self._announced[owned.place] = gate.epoch
                 self._members.listener.on_partition_key_assigned([TopicPartition(owned.topic, owned.partition)])
 
-    def _let_go(self, owned: Owned) -> None:
-        """Held records below the limit may be returned."""
+    def may_go(self, message: Message, owned: Owned) -> bool:
+        """Whether a record that was just fetched may be returned, or has to wait behind a closed gate.
+
+        With `keyorder.gate=key` it may as long as nothing of its key waits, the gate by which its key came is open,
+        and there is room: a partition that holds all it may is read no further.
+        """
+        if offset_of(message) < owned.limit and not owned.held:
+            return True
+        opened = self._openeds.get(owned.topic)
+        if not self._settings.gate_keys or owned.paused_for_hold or opened is None or owned.limit == owned.sealed_at:
+            return False
+        key = key_of(message)
+        return key is None or (key not in owned.held_keys and self._entered(key, message, owned, opened))
+
+    def _entered(self, key: bytes, message: Message, owned: Owned, opened: Opened) -> bool:
+        """Whether the gate is open by which this key came to the partition the last time before this record."""
+        view = self._members.view(owned.topic)
+        gate = view.gates.entry(view.routing.of(key).moves, owned.partition, offset_of(message))
+        return gate is None or opened.is_open(gate)
+
+    def _let_go(self, owned: Owned, view: View, opened: Opened) -> None:
+        """Held records below the limit may be returned; with `keyorder.gate=key`, those of keys whose gate is open."""
         while owned.held and offset_of(owned.held[0]) < owned.limit:
-            self.ready.append(owned.held.popleft())
-            owned.queued += 1
+            message = owned.held.popleft()
+            owned.let_go(message, late=self._settings.gate_keys)
+            self.ready.append(message)
+        if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
+            self._let_keys_go(owned, view, opened)
         if owned.paused_for_hold and not owned.held:
             owned.paused_for_hold = False
             if not owned.paused_by_user:
                 self._members.raw.resume([TopicPartition(owned.topic, owned.partition)])
+
+    def _found(self, owned: Owned, closed: list[Gate]) -> None:
+        """Keep a position below a gate as long as an origin of it has no commit.
+
+        A position behind the gate beside an origin without one is how a group looks that has lost commits.
+        """
+        unfounded = (
+            gate.begins for gate in closed if any(self._commit(owned.topic, q) is None for q, _ in gate.origins)
+        )
+        owned.founded = min(unfounded, default=inf)
+
+    def _let_keys_go(self, owned: Owned, view: View, opened: Opened) -> None:
+        """Look through the held records of a partition, in order, if a gate of it has opened since the last time."""
+        now_open = {gate.epoch for gate in view.gates.of(owned.partition) if opened.is_open(gate)}
+        if now_open <= owned.let_through:
+            return
+        owned.let_through = now_open
+        kept: deque[Message] = deque()
+        waiting: set[bytes | None] = set()
+        for message in owned.held:
+            key = key_of(message)
+            if key not in waiting and (key is None or self._entered(key, message, owned, opened)):
+                owned.let_go(message, late=True)
+                self.ready.append(message)
+            else:
+                waiting.add(key)
+                kept.append(message)
+        owned.held = kept
 
 
 class _Progress:

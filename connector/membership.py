@@ -138,10 +138,15 @@ class Membership:
         self._forget(places)
 
     def _forget(self, places: set[Place]) -> None:
-        fetching = [TopicPartition(*place) for place in places if self.owned[place].fetching]
-        for place in places:
-            del self.owned[place]
+        gone = {place: self.owned.pop(place) for place in places}
+        fetching = [TopicPartition(*place) for place, owned in gone.items() if owned.fetching]
+        paused = [
+            TopicPartition(*place) for place, owned in gone.items() if owned.paused_by_user or owned.paused_for_hold
+        ]
         try:
+            if paused:
+                # The client library keeps a pause for the next time that the partition is assigned here.
+                self.raw.resume(paused)
             if self._by_delta:
                 self.raw.incremental_unassign(fetching)
             else:

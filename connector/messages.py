@@ -18,3 +18,9 @@ def place_of(message: Message) -> Place:
 def offset_of(message: Message) -> int:
     """The offset of a fetched message or a partition's event."""
     return cast(int, message.offset())
+
+
+def key_of(message: Message) -> bytes | None:
+    """A fetched message's key as bytes."""
+    key = message.key()
+    return key.encode() if isinstance(key, str) else key

@@ -6,42 +6,53 @@ All offsets are the next one to read. `returned` is what the application has see
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from math import inf
 
 from confluent_kafka import Message
 
-from .messages import Place, offset_of
+from .late import Late
+from .messages import Place, key_of, offset_of
 
 
 class Owned:
     """The state of one owned partition. Lives from assignment to revocation; used by the polling thread alone.
 
-    started: its start offset is known. fetching: the client library reads it.
-    limit: records at or above it wait behind a closed gate. held: those already fetched.
-    record_end: next offset after the last record returned; `returned` may be further, past records that never show
-    (transaction markers, aborted and compacted ones), as end-of-partition events tell.
+        started: its start offset is known. fetching: the client library reads it.
+        limit: records at or above it wait behind a closed gate. held: those already fetched.
+        record_end: next offset after the last record returned; `returned` may be further, past records that never show
+        (transaction markers, aborted and compacted ones), as end-of-partition events tell.
+        held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
+    seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
+        founded: a gate's `begins` that a commit must not pass yet.
+    sealed_at: the cut of a partition that nobody reads any more, None for all others.
     queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
-    wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
-    warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
+        wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
+        warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
     """
 
     __slots__ = (
+        "_processed",
+        "_returned",
         "committed",
         "committed_epoch",
         "eof",
         "fetched",
         "fetching",
         "flushed",
+        "founded",
         "held",
+        "held_keys",
+        "late",
+        "let_through",
         "limit",
         "partition",
         "paused_by_user",
         "paused_for_hold",
-        "processed",
         "queued",
         "record_end",
-        "returned",
+        "sealed_at",
+        "seen_closed",
         "started",
         "stored",
         "topic",
@@ -53,7 +64,13 @@ class Owned:
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
         self.started = self.fetching = False
-        self.fetched = self.returned = self.processed = self.record_end = 0
+        self.fetched = self._returned = self._processed = self.record_end = 0
+        self.late = Late()
+        self.held_keys: Counter[bytes | None] = Counter()
+        self.seen_closed: set[int] = set()
+        self.let_through: set[int] = set()
+        self.sealed_at: int | None = None
+        self.founded: float = inf
         self.eof = -1
         self.stored: int | None = None
         self.wanted: int | None = None
@@ -71,10 +88,33 @@ class Owned:
         """(topic, partition)."""
         return self.topic, self.partition
 
+    @property
+    def returned(self) -> int:
+        """Everything below it was returned. Records that passed a held one do not count: it may lie before them."""
+        held = offset_of(self.held[0]) if self.held else inf
+        return int(min(self._returned, held, self.late.unreturned()))
+
+    @returned.setter
+    def returned(self, offset: int) -> None:
+        self._returned = offset
+
+    @property
+    def processed(self) -> int:
+        """Everything below it is done with: what may be committed."""
+        held = offset_of(self.held[0]) if self.held else inf
+        return int(min(self._processed, held, self.late.unprocessed(), self.founded))
+
+    @processed.setter
+    def processed(self, offset: int) -> None:
+        self._processed = offset
+
     def start_at(self, offset: int) -> None:
         """Begin (again) at `offset`, with nothing fetched."""
         self.started = True
         self.fetched = self.returned = self.processed = self.record_end = offset
+        self.late.clear()
+        self.held_keys.clear()
+        self.let_through = set()
         self.eof = -1
         self.stored = None
         self.held.clear()
@@ -89,7 +129,33 @@ class Owned:
         """The record at `offset` was returned to the application."""
         self.queued -= 1
         self.unfinished = True
-        self.returned = self.record_end = offset + 1
+        if not self.late.gave(offset, self.record_end):
+            self.returned = self.record_end = offset + 1
+
+    def hold(self, message: Message) -> None:
+        """It waits behind a closed gate."""
+        self.held.append(message)
+        self.held_keys[key_of(message)] += 1
+
+    def let_go(self, message: Message, late: bool) -> None:
+        """A held record that was taken out of the queue may be returned. late: behind later offsets."""
+        key = key_of(message)
+        self.held_keys[key] -= 1
+        if not self.held_keys[key]:
+            del self.held_keys[key]
+        if late:
+            self.late.released(offset_of(message))
+        self.queued += 1
+
+    def done_up_to(self, offset: int) -> None:
+        """The application names a position of its own: all that it was given before it is done with."""
+        if not self.late.done_up_to(offset):
+            self.processed = self.processed_up_to(offset)
+
+    def done_with_all(self) -> None:
+        """The application is done with everything that it was given."""
+        self.late.done_with_returned()
+        self.processed = self._returned
 
     def processed_up_to(self, offset: int) -> int:
         """A position that the application named, moved past a tail without records if that is all that follows."""

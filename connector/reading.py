@@ -97,11 +97,11 @@ class Intake:
             # Fetched twice: an eager member's assignment was replaced while these waited here.
             return True
         owned.fetched = offset + 1
-        if offset < owned.limit and not owned.held:
+        if self._members.gates.may_go(message, owned):
             owned.queued += 1
             self.ready.append(message)
         else:
-            owned.held.append(message)
+            owned.hold(message)
             if len(owned.held) >= self._settings.hold_limit and not owned.paused_for_hold:
                 owned.paused_for_hold = True
                 self._members.raw.pause([TopicPartition(topic, owned.partition)])

@@ -28,6 +28,7 @@ from heapq import heappop, heappush
 from itertools import islice, pairwise
 from math import inf
 
+from .routing import Move
 from .timeline import Timeline, crossings
 
 Position = Callable[[int], int]
@@ -106,6 +107,18 @@ class Gates:
     def older(self, partition: int, epoch: int) -> int:
         """How many of `of(partition)` are older than `epoch`."""
         return bisect_left(self._epochs.get(partition, ()), epoch)
+
+    def entry(self, moves: Sequence[Move], partition: int, offset: int) -> Gate | None:
+        """The gate by which a key came to `partition` the last time before `offset`; None for a record that is free.
+
+        moves: all of the key's, oldest first, as its route has them.
+        """
+        for move in reversed(moves):
+            if move.home == partition:
+                gate = self._by_partition[partition][self.older(partition, move.epoch)]
+                if gate.begins <= offset:
+                    return gate
+        return None
 
     def into(self, partition: int) -> Sequence[Road]:
         """The roads that lead to a partition."""

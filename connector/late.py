@@ -1,0 +1,61 @@
+"""Records that were let go behind later offsets of their partition: where single keys are held, others overtake them.
+
+A position says "everything below is done with", so it stays below the oldest of these until that one is done with.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+
+class Late:
+    """The late records of one partition, by offset, from their release until they are processed.
+
+    Each has the end of what had been returned in offset order when it was returned itself: whoever names a position
+    beyond that has seen records that came after it.
+    """
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int | None] = {}
+
+    def released(self, offset: int) -> None:
+        """It goes out with the next poll."""
+        self._ends[offset] = None
+
+    def gave(self, offset: int, record_end: int) -> bool:
+        """A record was returned; False when it is none of these."""
+        if offset not in self._ends:
+            return False
+        self._ends[offset] = record_end
+        return True
+
+    def unreturned(self) -> float:
+        """The oldest that the application has not seen; inf when there is none."""
+        return min((offset for offset, end in self._ends.items() if end is None), default=inf)
+
+    def unprocessed(self) -> float:
+        """The oldest that is not done with; inf when there is none."""
+        return min(self._ends, default=inf)
+
+    def done_with_returned(self) -> None:
+        """The application is done with all that it was given."""
+        self._ends = {offset: end for offset, end in self._ends.items() if end is None}
+
+    def done_up_to(self, position: int) -> bool:
+        """The application names a position: done with are those before it in the order in which it was given them.
+
+        True when the position was that of a late record itself, and so says nothing of later offsets.
+        """
+        exact = self._ends.get(position - 1)
+        self._ends = {
+            offset: end
+            for offset, end in self._ends.items()
+            if end is None or not (offset == position - 1 or position > end)
+        }
+        return exact is not None
+
+    def clear(self) -> None:
+        """Start anew."""
+        self._ends.clear()
