@@ -241,7 +241,7 @@ class Committer:
             timeline = self._members.view(owned.topic).timeline
             flushed = max(owned.flushed, (proofs or {}).get(owned, -1))
             epoch = min(flushed, flushed_epoch(timeline, owned.partition, offset))
-            metadata = metadata_of(max(epoch, 0), notes.get(owned, ""))
+            metadata = metadata_of(max(epoch, 0), notes.get(owned, ""), owned.ahead(offset))
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))
         return places
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ..partitioner.errors import ConfigError
+from ..partitioner.errors import ConfigError, UsageError
 from ..partitioner.starts import note_of
 from . import clock
 from .callbacks import wrapped

@@ -5,6 +5,7 @@ A position says "everything below is done with", so it stays below the oldest of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
 
@@ -20,16 +21,17 @@ class Late:
     def __init__(self) -> None:
         self._ends: dict[int, int | None] = {}
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ends)
+
     def released(self, offset: int) -> None:
         """It goes out with the next poll."""
         self._ends[offset] = None
 
-    def gave(self, offset: int, record_end: int) -> bool:
-        """A record was returned; False when it is none of these."""
-        if offset not in self._ends:
-            return False
-        self._ends[offset] = record_end
-        return True
+    def gave(self, offset: int, record_end: int) -> None:
+        """A record was returned, one of these or not. record_end: behind the highest offset returned so far."""
+        if offset in self._ends:
+            self._ends[offset] = record_end
 
     def unreturned(self) -> float:
         """The oldest that the application has not seen; inf when there is none."""

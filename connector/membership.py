@@ -247,6 +247,7 @@ class Membership:
         for start in self.starter.starts(timeline, commits, sorted(new)):
             state = self.owned[topic, start.partition]
             state.start_at(start.offset if state.wanted is None else self._resolved(state.place, state.wanted))
+            state.inherited = start.ahead if state.wanted is None else None
             state.committed = start.committed
             state.committed_epoch = state.warned = state.flushed = start.epoch
         self.gates.changed(topic)

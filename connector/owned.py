@@ -11,6 +11,7 @@ from math import inf
 
 from confluent_kafka import Message
 
+from ..partitioner.ahead import Ahead, encode_ahead
 from .late import Late
 from .messages import Place, key_of, offset_of
 
@@ -25,6 +26,7 @@ class Owned:
         held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
     seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
         founded: a gate's `begins` that a commit must not pass yet.
+    inherited: what an earlier owner has processed beyond the start.
     sealed_at: the cut of a partition that nobody reads any more, None for all others.
     queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
         wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
@@ -43,6 +45,7 @@ class Owned:
         "founded",
         "held",
         "held_keys",
+        "inherited",
         "late",
         "let_through",
         "limit",
@@ -71,6 +74,7 @@ class Owned:
         self.let_through: set[int] = set()
         self.sealed_at: int | None = None
         self.founded: float = inf
+        self.inherited: Ahead | None = None
         self.eof = -1
         self.stored: int | None = None
         self.wanted: int | None = None
@@ -115,6 +119,7 @@ class Owned:
         self.late.clear()
         self.held_keys.clear()
         self.let_through = set()
+        self.inherited = None
         self.eof = -1
         self.stored = None
         self.held.clear()
@@ -123,14 +128,26 @@ class Owned:
 
     def skip_tail(self) -> None:
         """Pass what no record shows: only when everything fetched before it was returned."""
-        self.returned = max(self.returned, self._shown_up_to())
+        self._returned = max(self._returned, self._shown_up_to())
 
     def gave(self, offset: int) -> None:
         """The record at `offset` was returned to the application."""
         self.queued -= 1
         self.unfinished = True
-        if not self.late.gave(offset, self.record_end):
-            self.returned = self.record_end = offset + 1
+        self.record_end = max(self.record_end, offset + 1)
+        self.returned = max(self._returned, offset + 1)
+        self.late.gave(offset, self.record_end)
+
+    def ahead(self, committed: int) -> str:
+        """What is processed beyond a commit of `committed`, for its metadata; '' where nothing is."""
+        inherited = self.inherited
+        upto = self._processed if inherited is None else max(self._processed, inherited.upto)
+        if upto <= committed:
+            return ""
+        waiting = {offset_of(message) for message in self.held} | set(self.late)
+        if inherited is not None:
+            waiting |= {offset for offset in inherited.pending if offset >= self._processed}
+        return encode_ahead(Ahead(upto, frozenset(waiting)), committed)
 
     def hold(self, message: Message) -> None:
         """It waits behind a closed gate."""

@@ -97,6 +97,9 @@ class Intake:
             # Fetched twice: an eager member's assignment was replaced while these waited here.
             return True
         owned.fetched = offset + 1
+        if owned.inherited is not None and owned.inherited.covers(offset):
+            # An earlier owner was done with it, before others that waited. The next record's position passes it.
+            return True
         if self._members.gates.may_go(message, owned):
             owned.queued += 1
             self.ready.append(message)

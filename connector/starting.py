@@ -10,9 +10,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+from ..partitioner.ahead import Ahead
 from ..partitioner.starts import (
     Commit,
     GroupState,
+    ahead_of,
     check_consistent,
     checked,
     epoch_of,
@@ -39,6 +41,7 @@ class Start:
     offset: int
     committed: int | None
     epoch: int
+    ahead: Ahead | None = None
 
 
 class Starter:
@@ -74,7 +77,9 @@ class Starter:
         except KafkaException as raised:
             raise self._translated(raised, "read the offsets of", f"group {self._group}") from raised
         return {
-            a.partition: Commit(a.offset, epoch_of(a.metadata)) for a in answers if a.error is None and a.offset >= 0
+            a.partition: Commit(a.offset, epoch_of(a.metadata), ahead_of(a.metadata, a.offset))
+            for a in answers
+            if a.error is None and a.offset >= 0
         }
 
     def log(self, topic: str, partition: int) -> tuple[int, int]:
@@ -139,7 +144,8 @@ class Starter:
                 found.append(Start(p, low, None, -1))
             else:
                 offset = checked(self._group, timeline.topic, p, commit.offset, low, high)
-                found.append(Start(p, offset, commit.offset, -1 if commit.epoch is None else commit.epoch))
+                epoch = -1 if commit.epoch is None else commit.epoch
+                found.append(Start(p, offset, commit.offset, epoch, commit.ahead))
         return found
 
     def _logs_reaching(

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from .ahead import Ahead, decode_ahead
 from .errors import ConfigError, GroupResetError
 from .gate import Gates, consistent_starts
 from .timeline import Timeline
@@ -22,10 +23,14 @@ _PREFIX = "ko1:"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A group's committed offset of one partition, and the highest epoch that was flushed before it (None: not ours)."""
+    """A group's committed offset of one partition, and the highest epoch that was flushed before it (None: not ours).
+
+    ahead: what was processed beyond the offset, if anything was.
+    """
 
     offset: int
     epoch: int | None
+    ahead: Ahead | None = None
 
 
 class GroupState(Enum):
@@ -36,12 +41,13 @@ class GroupState(Enum):
     RESUMING = "RESUMING"
 
 
-def metadata_of(epoch: int, note: str = "") -> str:
+def metadata_of(epoch: int, note: str = "", ahead: str = "") -> str:
     """The metadata string of every commit: an offset alone does not prove that the application has flushed.
 
-    note: the application's own metadata, which `note_of` gives back.
+    note: the application's own metadata, which `note_of` gives back. ahead: as `encode_ahead` made it.
     """
-    return f"{_PREFIX}{epoch};{note}" if note else f"{_PREFIX}{epoch}"
+    ours = f"{_PREFIX}{epoch}+{ahead}" if ahead else f"{_PREFIX}{epoch}"
+    return f"{ours};{note}" if note else ours
 
 
 def note_of(metadata: str | None) -> str | None:
@@ -55,8 +61,16 @@ def epoch_of(metadata: str | None) -> int | None:
     """The epoch in a commit's metadata, or None for any other text."""
     if metadata is None or not metadata.startswith(_PREFIX):
         return None
-    number = metadata.removeprefix(_PREFIX).split(";", 1)[0]
+    number = metadata.removeprefix(_PREFIX).split(";", 1)[0].split("+", 1)[0]
     return int(number) if number.isascii() and number.isdigit() else None
+
+
+def ahead_of(metadata: str | None, offset: int) -> Ahead | None:
+    """What a commit of `offset` says of the records beyond it."""
+    if metadata is None or epoch_of(metadata) is None:
+        return None
+    ahead = metadata.split(";", 1)[0].partition("+")[2]
+    return decode_ahead(ahead, offset) if ahead else None
 
 
 def state_of(commits: Mapping[int, Commit]) -> GroupState:
