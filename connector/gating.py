@@ -216,16 +216,14 @@ class Gatekeeper:
                 self._announced[owned.place] = gate.epoch
                 self._members.listener.on_partition_key_assigned([TopicPartition(owned.topic, owned.partition)])
 
-    def may_go(self, message: Message, owned: Owned) -> bool:
-        """Whether a record that was just fetched may be returned, or has to wait behind a closed gate.
+    def key_may_go(self, message: Message, owned: Owned) -> bool:
+        """Whether a record behind a closed gate may be returned all the same, with `keyorder.gate=key`.
 
-        With `keyorder.gate=key` it may as long as nothing of its key waits, the gate by which its key came is open,
-        and there is room: a partition that holds all it may is read no further.
+        Nothing of its key may wait, the gate by which its key came has to be open, and there has to be room: a partition
+        that holds all it may is read no further.
         """
-        if offset_of(message) < owned.limit and not owned.held:
-            return True
         opened = self._openeds.get(owned.topic)
-        if not self._settings.gate_keys or owned.paused_for_hold or opened is None or owned.limit == owned.sealed_at:
+        if owned.paused_for_hold or opened is None or owned.limit == owned.sealed_at:
             return False
         key = key_of(message)
         return key is None or (key not in owned.held_keys and self._entered(key, message, owned, opened))

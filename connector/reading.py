@@ -100,7 +100,8 @@ class Intake:
         if owned.inherited is not None and owned.inherited.covers(offset):
             # An earlier owner was done with it, before others that waited. The next record's position passes it.
             return True
-        if self._members.gates.may_go(message, owned):
+        free = offset < owned.limit and not owned.held
+        if free or (self._settings.gate_keys and self._members.gates.key_may_go(message, owned)):
             owned.queued += 1
             self.ready.append(message)
         else:
