@@ -75,8 +75,9 @@ model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, 
 format: $(STAMP)  ## rewrite the code in the house's format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-docs: $(STAMP)  ## the conformance page, from its source and the tests' marks
+docs: $(STAMP)  ## the pages and tables that are made from the code and its tests
 	@$(BIN)/python tests/support/conformance.py --write
+	@$(BIN)/python tests/support/connect_docs.py --write
 
 clean:  ## forget everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

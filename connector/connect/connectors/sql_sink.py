@@ -136,7 +136,7 @@ class SqlSinkTask(SinkTask):
     def _table(self, record: SinkRecord, key: Mapping[str, Any], fields: Mapping[str, Any]) -> GuardedTable:
         name = self._options["table.name.format"].replace("${topic}", record.topic)
         found = self._tables.get(name)
-        if found is None or (not found.complete and fields):
+        if found is None or (fields and not found.has(fields)):
             if VERSION in fields:
                 raise DataError(f"the field {VERSION} is the connector's own")
             keys = {n: column_type(v, schema_of_field(record, n, True)) for n, v in key.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -76,6 +76,10 @@ class GuardedTable:
             self.table = sa.Table(name, metadata, *made, *[sa.Column(n, t) for n, t in fields.items()], version)
         (metadata.create_all if self.complete else self.deleted.create)(engine, checkfirst=True)
         self.keys = tuple(keys)
+
+    def has(self, fields: Iterable[str]) -> bool:
+        """Whether the table is there and has a column for each of these fields, as far as is known here."""
+        return self.complete and not set(fields) - {c.name for c in self.table.columns}
 
     def _check(self, keys: Mapping[str, Any]) -> None:
         name, found = self.table.name, {c.name for c in self.table.primary_key.columns}

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from ....partitioner.errors import KeyorderError
+from ....partitioner.errors import KeyorderError, PeerError
 from ... import clock
 from ...kafka_errors import translate
 from ...messages import offset_of
@@ -84,6 +84,7 @@ class WorkerSourceTask(WorkerTask):
             self._interval = seconds(spec.parsed, "transaction.boundary.interval.ms")
         self._submitted = SubmittedRecords()
         self._failure: FailedOperation | None = None
+        self._due: dict[str, Mapping[str, Any]] = {}
         self._fatal: KafkaError | None = None
         self._in_transaction = False
         self._in_this: dict[str, Mapping[str, Any]] = {}
@@ -257,9 +258,17 @@ class WorkerSourceTask(WorkerTask):
             if self._in_transaction:
                 self._commit_transaction()
             return
-        due = self._submitted.take_due()
-        if due:
-            self._store.write(self.spec.id.connector, due)
+        self._due.update(self._submitted.take_due())
+        if self._due:
+            try:
+                self._store.write(self.spec.id.connector, self._due)
+            except PeerError as error:
+                if not error.retriable or self.stopping.is_set():
+                    raise
+                self.metrics.add("offset_commit_failed_total")
+                _LOG.warning("task %s will store its offsets later: %s", self.where, error)
+                return
+            self._due = {}
             self.metrics.add("offset_commit_completed_total")
             self.task.commit()
 

@@ -1,0 +1,94 @@
+"""errors.retry.*, and the policy that starts failed tasks again."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector.connect import DataError, RetriableError
+from keyorder.connector.connect.runtime.metrics import TaskMetrics
+from keyorder.connector.connect.runtime.offsets import SubmittedRecords
+from keyorder.connector.connect.runtime.settings import connector_definition
+from keyorder.connector.connect.runtime.tolerance import FailedOperation, Stage, Tolerance
+from support.cluster import KafkaUnderTest
+from support.connect_rig import MemorySink, alone, until, worker_settings
+
+
+def tolerance(**settings: str) -> Tolerance:
+    given = {"name": "x", "connector.class": "x", **{n.replace("_", "."): v for n, v in settings.items()}}
+    return Tolerance.of(connector_definition("sink").parse(given), threading.Event(), TaskMetrics())
+
+
+class Flaky:
+    """Fails so many times, then answers."""
+
+    def __init__(self, failures: int, error: type[Exception] = RetriableError) -> None:
+        self.left, self.error, self.calls = failures, error, 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.calls <= self.left:
+            raise self.error("not yet")
+        return "done"
+
+
+def test_a_retriable_error_is_tried_again_while_there_is_time() -> None:
+    """With -1 without end; each try is counted."""
+    made, call = tolerance(errors_retry_timeout="-1", errors_retry_delay_max_ms="1"), Flaky(4)
+    assert made.run(Stage.VALUE_CONVERTER, "c", "t[0]@1", call) == "done"
+    assert (call.calls, made.metrics.snapshot()["total_retries"]) == (5, 4)
+
+
+@pytest.mark.parametrize(("settings", "error"), [({}, RetriableError), ({"errors_retry_timeout": "-1"}, DataError)])
+def test_without_time_or_for_another_error_the_first_failure_stands(
+    settings: dict[str, str], error: type[Exception]
+) -> None:
+    """And says the stage and the place."""
+    made, call = tolerance(**settings), Flaky(9, error)
+    with pytest.raises(FailedOperation, match=r"TRANSFORMATION failed on t\[0\]@1: not yet") as raised:
+        made.run(Stage.TRANSFORMATION, "c", "t[0]@1", call)
+    assert (call.calls, type(raised.value.error)) == (1, error)
+
+
+def test_a_task_that_is_to_stop_tries_no_more() -> None:
+    """However long it may."""
+    made, call = tolerance(errors_retry_timeout="-1"), Flaky(10**9)
+    made.stopping.set()
+    with pytest.raises(FailedOperation):
+        made.run(Stage.TASK_POLL, "c", "x", call)
+    assert call.calls <= 3
+
+
+def test_only_an_unbroken_run_of_acknowledged_records_moves_an_offset() -> None:
+    """A record that is still on its way holds back those behind it, of its own source partition alone."""
+    submitted = SubmittedRecords()
+    records = [submitted.submit({"p": p}, {"o": o}) for p, o in ((1, 1), (1, 2), (1, 3), (2, 1))]
+    records[1].done = records[3].done = True
+    assert submitted.take_due() == {'{"p":2}': {"o": 1}}
+    records[0].done = True
+    assert submitted.take_due() == {'{"p":1}': {"o": 2}}
+    assert submitted.take_due() == {}
+
+
+def test_failed_tasks_start_again_by_policy_and_no_more_often(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Twice, then it stays FAILED; what mends the cause meanwhile is found by a start."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, "bad-x", "k")
+    settings = worker_settings(kafka, tmp_path, restart_failed_tasks_max="2", restart_failed_tasks_delay_ms="50")
+    with alone(settings) as worker:
+        worker.create(topic_name, {"connector.class": "MemorySink", "topics": topic_name})
+        herder = worker.herder
+        until(lambda: herder.known.tasks.get((topic_name, 0)) is not None, "it has run")
+        until(
+            lambda: (s := herder.known.tasks[topic_name, 0]).state == "FAILED" and s.run == 3,
+            lambda: f"its third run has failed: {herder.known.tasks[topic_name, 0]}",
+        )
+        MemorySink.good.add("bad-x")
+        worker.restart_task(topic_name, 0)  # by hand: the count begins anew
+        until(lambda: MemorySink.values(topic_name) == ["bad-x"], "it is put")
+        assert herder.known.tasks[topic_name, 0].run == 4
