@@ -8,9 +8,11 @@ record that says, or shows, that it is of a newer layout is judged.
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _OPTIONS = {STRATEGY_CONFIG: "the topic's own by default", HEADER_CONFIG: "the header of the header strategy"}
 _LOOK_S = 30.0
 _BULK_RECORDS = 20_000  # from here on reading by columns is worth its start
+_BULK_ROWS = 400_000  # the more rows are reduced at once, the fewer are left for Python
 
 Progress = Callable[[int, int], None]
 
@@ -146,8 +149,8 @@ class VersionTable:
                 progress(total - min(left, total), total)
 
         if total >= _BULK_RECORDS:
-            for batch in self._log.columns(ends):
-                with self.lock:
+            for batch in self._log.columns(ends, _BULK_ROWS):
+                with self.lock, _no_garbage_collection():
                     self._fold_columns(batch)
                 passed()
         while not self.reached(ends):
@@ -222,7 +225,7 @@ class VersionTable:
 
     def _fold_columns(self, batch: Any) -> None:
         """Fold a batch of Arrow columns in: by columns where keys are at home and never moved, row by row elsewhere."""
-        from .reduction import reduce_batch
+        from .reduction import python_bytes, python_headers, reduce_batch
 
         fetched = clock.now()
         reduced = reduce_batch(batch, self.strategy)
@@ -232,31 +235,36 @@ class VersionTable:
             route = routing.of(key)
             plain.append(route.home == partition and not route.moves)
         alone = self._count_columns(batch, reduced, plain)
-        timestamps = batch.column("timestamp").cast("int64")
-        offsets = batch.column("offset")
-        bests = batch.select(["value", "headers"]).take(reduced.best)
-        values, headers = bests.column("value").to_pylist(), bests.column("headers").to_pylist()
-        best, last = reduced.best.tolist(), reduced.last.tolist()
-        best_offsets, last_offsets = offsets.take(reduced.best).to_pylist(), offsets.take(reduced.last).to_pylist()
-        best_times = timestamps.take(reduced.best).to_pylist()
-        numbers, known = reduced.version, reduced.known
+        times = batch.column("timestamp").cast("int64").to_numpy() // 1000
+        offsets = batch.column("offset").to_numpy()
+        best, last = reduced.best, reduced.last
+        values = python_bytes(batch.column("value").take(best))
+        headers = python_headers(batch.column("headers").take(best))
+        rows = zip(
+            reduced.keys, plain, reduced.partitions, best.tolist(), offsets[best].tolist(), times[best].tolist(),
+            reduced.known[best].tolist(), reduced.version[best].tolist(), values, headers, last.tolist(), strict=True,
+        )  # fmt: skip
         put = self.store.put
-        for i, key in enumerate(reduced.keys):
-            if not plain[i]:
+        for key, fits, partition, row, offset, time, known, number, value, own, newest in rows:
+            if not fits:
                 continue
-            row, partition = best[i], reduced.partitions[i]
-            number = int(numbers[row]) if known[row] else ABSENT
-            own = None if headers[i] is None else [(h["key"], h["value"]) for h in headers[i]]
-            put(key, Version(number, first, best_offsets[i], partition, best_times[i] // 1000, own, values[i]))
-            if last[i] != row:
+            put(key, Version(number if known else ABSENT, first, offset, partition, time, own, value))
+            if newest != row:
                 # It lost to the best one of its group: all that counts is that it is the newest.
-                number = int(numbers[last[i]]) if known[last[i]] else ABSENT
-                put(key, Version(number, first, last_offsets[i], partition, 0, None, None))
+                lost = int(reduced.version[newest]) if reduced.known[newest] else ABSENT
+                put(key, Version(lost, first, int(offsets[newest]), partition, 0, None, None))
         if len(alone):
-            times = timestamps.take(alone).to_pylist()
-            for row, time in zip(batch.take(alone).to_pylist(), times, strict=True):
-                own = None if row["headers"] is None else [(h["key"], h["value"]) for h in row["headers"]]
-                self._take(fetched, row["key"], row["value"], row["partition"], row["offset"], time // 1000, own)
+            taken = batch.take(alone)
+            columns = (python_bytes(taken.column("key")), python_bytes(taken.column("value")))
+            partitions = taken.column("partition").to_numpy().tolist()
+            places = (
+                partitions,
+                offsets[alone].tolist(),
+                times[alone].tolist(),
+                python_headers(taken.column("headers")),
+            )
+            for key, value, partition, offset, time, own in zip(*columns, *places, strict=True):
+                self._take(fetched, key, value, partition, offset, time, own)
 
     def _count_columns(self, batch: Any, reduced: Reduced, plain: list[bool]) -> Any:
         """Count a batch; returns its rows that have to be taken one by one."""
@@ -345,6 +353,18 @@ class VersionTable:
             self.counts = Counts()
             self.store.clear()
             self._log.assign(dict.fromkeys(self._log.positions, 0))
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """The collector would walk all versions again for every few thousand new ones, which are no garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _hint(headers: Headers) -> int | None:

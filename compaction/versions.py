@@ -44,9 +44,11 @@ class Version(NamedTuple):
         return self.version != ABSENT
 
     def size(self) -> int:
-        """Bytes of the value and the headers."""
-        headers = sum(len(name) + len(data or b"") for name, data in self.headers or ())
-        return len(self.value or b"") + headers
+        """Bytes of the value and the headers, a header counted as its name and 8 bytes."""
+        size = 0 if self.value is None else len(self.value)
+        for name, _ in self.headers or ():
+            size += len(name) + 8
+        return size
 
 
 class Last(NamedTuple):

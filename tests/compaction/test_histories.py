@@ -137,12 +137,20 @@ def run_all(threads: list[threading.Thread], history: History, admin: TopicAdmin
 def k1(history: History, kept: list[Kept], admin: TopicAdmin) -> list[str]:
     """The keys whose survivor is not their highest version, as sentences.
 
-    At a key's home a stock reader finds one record. A key that moved and was not written since is where it was.
+    At a key's home a stock reader finds one record. A key that moved and was not written since is where it was; at its
+    home there may lie what has cleared an earlier stay there.
     """
-    layout = admin.describe(history.topic).layout
+    described = admin.describe(history.topic)
+    layout = described.layout
+    layouts = {str(epoch.number).encode(): layout.resized(epoch.count) for epoch in described.epochs}
+
+    def clears(each: Kept) -> bool:
+        hint = dict(each.headers).get("keyorder-epoch")
+        return each.value is None and hint is not None and layouts[hint].home(each.key or b"") != each.partition
+
     wrong = []
     for key, value in sorted(history.expected().items()):
-        mine = [each for each in kept if each.key == key]
+        mine = [each for each in kept if each.key == key and not clears(each)]
         home = [each for each in mine if each.partition == layout.home(key)]
         survivors = {each.value for each in home or mine if home or each.value is not None} or {None}
         if survivors != {value}:
@@ -183,7 +191,7 @@ def test_the_cleaner_leaves_the_highest_version_of_each_key(cleaning_kafka: Kafk
 
     facts = sum((history.facts for history, _ in played), Counter[str]())
     print(f"\n{HISTORIES} histories: {dict(sorted(facts.items()))}; K1: {sum(len(found) for _, found in played)}")
-    assert [sentence for _, found in played for sentence in found] == []
+    assert not any(found for _, found in played), "\n".join(sentence for _, found in played for sentence in found)
     assert facts["appends"] > 0
     assert facts["changes"] > 0
     assert any(name.startswith("killed") for name, times in facts.items() if times)
