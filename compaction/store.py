@@ -16,7 +16,7 @@ from .strategy import ABSENT
 from .versions import Entry, Last, Version
 
 DEFAULT_MEMORY = 256 * 1024 * 1024
-_OVERHEAD = 500  # bytes of a key's objects beside its contents, measured
+_OVERHEAD = 660  # bytes of a key's objects beside its contents, measured
 _CACHE_KIB = 32 * 1024
 _PAGE = 1000
 _SCHEMA = """
