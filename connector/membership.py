@@ -280,7 +280,7 @@ class Membership:
     def _count_partitions(self, topic: str) -> None:
         # Not through the consumer: that call has been seen not to return while the group rebalances.
         with translated("describe", f"topic {topic}"):
-            found = self.starter.admin.list_topics(topic, timeout=10).topics.get(topic)
+            found = self.starter.admin.list_topics(topic, timeout=2).topics.get(topic)
         if found is None or found.error is not None:
             raise TopicNotFoundError(topic)
         highest = max((p for t, p in self.owned if t == topic), default=0) + 1

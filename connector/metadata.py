@@ -38,8 +38,17 @@ def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float 
         return admin.list_topics(timeout=timeout)
 
 
-def identify(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 10.0) -> TopicIdentity:
-    """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError."""
+def identify(
+    admin: AdminClient,
+    topic: str,
+    bootstrap_servers: str,
+    timeout: float = 10.0,
+    patience: float = 4 * _PATIENCE,
+) -> TopicIdentity:
+    """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError.
+
+    patience: seconds over which it asks again while a broker is away; at least `timeout`.
+    """
     cluster = cluster_metadata(admin, bootstrap_servers, timeout)
 
     def describe() -> Any:
@@ -55,7 +64,7 @@ def identify(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: fl
 
     # Brokers answer, so what fails now is one that has just died or moved. A fresh look at the cluster comes before
     # each try, since the client would go on asking the one that it knows.
-    described = patiently(describe, max(timeout, 4 * _PATIENCE))
+    described = patiently(describe, max(timeout, patience))
     return TopicIdentity(str(described.topic_id), str(cluster.cluster_id), len(described.partitions))
 
 

@@ -65,8 +65,11 @@ class Starter:
         self._offsets.set_sasl_credentials(username, password)
 
     def check_identity(self, timeline: Timeline) -> None:
-        """Stop where the timeline is that of another topic of this name. Raises IdentityMismatchError."""
-        found = identify(self.admin, timeline.topic, self._bootstrap)
+        """Stop where the timeline is that of another topic of this name. Raises IdentityMismatchError, Kafka's own.
+
+        Not patient: whoever polls has other things to do, and asks again.
+        """
+        found = identify(self.admin, timeline.topic, self._bootstrap, timeout=2.0, patience=0.0)
         timeline.check_identity(found.topic_id, found.cluster_id)
 
     def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:
