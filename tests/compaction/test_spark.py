@@ -188,3 +188,5 @@ def test_a_real_topic_gives_the_views_table(
 
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     assert {bytes(r["key"]): bytes(r["value"]) for r in found} == expected
+    read = compact(spark, kafka.client_config(), topic_name, tombstones=True)
+    assert {bytes(r["key"]): bytes(r["value"]) for r in read.collect() if r["value"] is not None} == expected
