@@ -188,6 +188,7 @@ class ConsumerSettings:
     on_commit: called with (error, partitions) after every commit, as confluent_kafka does.
     hold_limit: records of one partition held in memory behind a closed gate before the partition is paused.
     gate_keys: hold single keys at a closed gate, not the partition.
+    arrow_native: consume_arrow() uses the C library's calls where they can be had.
     strays: deliver, fail or dead-letter; dead_letter_topic: for the last of them.
     """
 
@@ -202,6 +203,7 @@ class ConsumerSettings:
     hold_limit: int
     gate_keys: bool
     incremental: bool
+    arrow_native: bool
     strays: str
     dead_letter_topic: str
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None] | None
@@ -211,6 +213,7 @@ _CONSUMER_OPTIONS = {
     "keyorder.gate": "what waits at a closed gate: partition or key (partition)",
     "enable.ordered.delivery": "gates on or off for this client (true)",
     "keyorder.control.timeout.ms": "how long the control topic may be silent (30000)",
+    "keyorder.arrow.native": "consume_arrow by the C library's calls (true)",
     "keyorder.hold.max.messages": "held in memory per closed gate (10000)",
     "keyorder.strays": "deliver, fail or dead-letter what was written against the layout (deliver)",
     "keyorder.strays.dead.letter.topic": "where dead-letter moves them",
@@ -247,6 +250,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         dead_letter_topic=dead_letter_topic,
         on_commit=on_commit,
         gate_keys=_choice(ours, "keyorder.gate", ("partition", "key")) == "key",
+        arrow_native=boolean(ours, "keyorder.arrow.native", True),
         incremental=str(theirs.get("group.protocol", "classic")).lower() == "consumer" or "cooperative" in strategy,
     )
     theirs["enable.auto.commit"] = False

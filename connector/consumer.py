@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -18,17 +17,24 @@ from .callbacks import wrapped
 from .committing import Committer
 from .config import connection_of, consumer_settings
 from .gating import Gatekeeper
+from .giving import Outbox
 from .group_metadata import GroupMetadata
 from .listener import KeyRebalanceListener
 from .membership import Membership
 from .messages import offset_of, place_of
 from .origins import OriginWatch
+from .parcels import Item, items_of
 from .positions import GroupPositions
 from .reading import Intake
 from .starting import Starter
 from .strays import StrayPolicy, Strays
 from .view import ViewKeeper
 from .waker import Waker
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from .arrow.consuming import ColumnSource
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 _BATCH = 500
@@ -97,11 +103,15 @@ class OrderedConsumer:
         self._members.gates = self._gates
         self._members.commits = self._commits
         self._commits.strays = self._strays
-        self._ready: deque[Message] = deque()
-        self._intake.ready = self._gates.ready = self._ready
-        self._given: list[Message] = []
-        self._touched: set[tuple[str, int]] = set()
-        self._unseen: deque[Message] = deque()
+        self._out = Outbox(self._members)
+        self._intake.ready = self._gates.ready = self._out.ready
+        self._members.before_fetch = lambda places: None
+        self._arrow_options: dict[str, Any] = {
+            "keyorder.arrow.native": self._settings.arrow_native,
+            **wrapped({"error_cb": theirs.get("error_cb")}, lambda call: self._members.guarded(call)),
+        }
+        self._columns: ColumnSource | None = None
+        self._columnar = False
         self._failure: Exception | None = None
         self._last_raw = clock.now()
         self._closed = False
@@ -146,21 +156,43 @@ class OrderedConsumer:
 
     def poll(self, timeout: float = -1) -> Message | None:
         """The next record (or an error event), or None after `timeout` seconds (-1: wait)."""
-        messages = self._take(1, timeout)
+        self._take(1, timeout)
+        messages = self._out.messages()
         return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` records, as soon as there are that many or `timeout` seconds are over (-1: wait)."""
         if not 0 <= num_messages <= 1_000_000:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return self._take(num_messages, timeout)
+        self._take(num_messages, timeout)
+        return self._out.messages()
+
+    def consume_arrow(self, max_rows: int = 50_000, timeout: float = -1) -> RecordBatch:
+        """Up to `max_rows` records as a pyarrow.RecordBatch, as soon as there are that many or `timeout` seconds are over.
+
+        Columns: key, value, topic, partition, offset, timestamp, timestampType, headers, in the types of Spark's Kafka
+        source (`keyorder.connector.arrow.schema.SCHEMA`); empty when nothing came. Everything holds as for consume(): a
+        record counts as processed with the next call, gates hold, calls may be mixed. An error event raises KafkaException
+        when the records before it have been returned; ends of partitions do not show. From the first call on records
+        are fetched by the C library's own calls, unless `keyorder.arrow.native` is false or they cannot be had here.
+
+        Raises ModuleNotFoundError without the extra `keyorder[arrow]`.
+        """
+        from .arrow.parcels import batch_of_parcels
+
+        if max_rows < 1:
+            raise ValueError("max_rows must be positive")
+        if not self._columnar and not self._closed:
+            self._become_columnar()
+        self._take(max_rows, timeout, events=False)
+        return batch_of_parcels(self._out.parcels())
 
     def put_back(self, messages: list[Message]) -> None:
         """Records that were returned, and that the application never saw: they come again with the next poll().
 
         Only those of the last call, in their order, and before any other call.
         """
-        self._unseen.extend(messages)
+        self._out.unseen.extend(messages)
 
     def gates(self) -> list[Gate]:
         """Each closed gate of this member's partitions, with what it waits for."""
@@ -330,6 +362,8 @@ class OrderedConsumer:
         try:
             if sys.exc_info()[0] is None and self._view.failure is None:
                 self._finish_returned()
+            if self._columns is not None:
+                self._columns.close()
             self._raw.close()
         finally:
             self._view.stop()
@@ -346,42 +380,49 @@ class OrderedConsumer:
     ) -> None:
         self.close()
 
-    def _take(self, wanted: int, timeout: float | None) -> list[Message]:
-        """The engine: settle what was returned before, let in what may be delivered, wait for more.
+    def _take(self, wanted: int, timeout: float | None, events: bool = True) -> None:
+        """The engine: settle what was returned before, let in what may be delivered, wait for more in the outbox.
 
         A rebalance in between takes back what was already collected here for partitions that have gone.
         """
         self._check_open()
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self._strays.settle()
-        if self._unseen:
-            return [self._unseen.popleft() for _ in range(min(wanted, len(self._unseen)))]
+        if self._out.unseen:
+            self._out.again(wanted)
+            return
         self._finish_returned()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        given = self._given = []
+        out = self._out
+        out.begin()
         while True:
-            self._give(given, wanted)
+            self._collect(wanted, events)
             now = clock.now()
-            enough = len(given) >= wanted or (given and wanted == 1)
+            enough = out.count >= wanted or (out.count and (wanted == 1 or (out.stopped and not events)))
             if enough and now - self._last_raw < _KEEPALIVE:
-                self._given = []
-                return given
+                return
             left = 0.0 if enough else self._patience(deadline, now)
             try:
                 self._turn(wanted, left)
             except Exception as error:
-                if not given:
+                if not out.count:
                     raise
                 # What was collected counts as returned: it goes out, and the error comes with the next call.
                 self._failure = error
-                self._given = []
-                return given
-            self._give(given, wanted)
-            if len(given) >= wanted or (deadline is not None and clock.now() >= deadline):
-                self._given = []
-                return given
+                return
+            self._collect(wanted, events)
+            if out.count >= wanted or (deadline is not None and clock.now() >= deadline):
+                return
+
+    def _collect(self, wanted: int, events: bool) -> None:
+        event = self._out.collect(wanted, events)
+        while event is not None:
+            error = event.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            event = self._out.collect(wanted, events)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -393,54 +434,55 @@ class OrderedConsumer:
         self._members.start_assigned()
         self._commits.flush_and_prove()
         self._gates.open_what_may()
-        messages = []
+        items: list[Item] = []
         if not self._intake.waiting:
-            first = self._raw.poll(wait)
-            if first is not None:
-                messages = [first, *self._raw.consume(max(_BATCH, wanted), 0)]
+            if self._columns is not None:
+                items = self._columns.take(max(_BATCH, wanted), wait)
+            else:
+                first = self._raw.poll(wait)
+                if first is not None:
+                    items = items_of([first, *self._raw.consume(max(_BATCH, wanted), 0)])
         self._last_raw = clock.now()
         self._members.raise_pending()
-        self._intake.take(messages, self._last_raw)
+        self._intake.take(items, self._last_raw)
+
+    def _become_columnar(self) -> None:
+        """From now on records are fetched as columns, where the C library's calls can be had."""
+        from .arrow.consuming import ColumnSource
+        from .arrow.library import native
+
+        self._columnar = True
+        self._columns = ColumnSource.of(self._raw, native(self._arrow_options), self._arrow_options.get("error_cb"))
+        if self._columns is not None:
+            # What waits in the client library or has not been judged yet is fetched again, as columns.
+            self._out.drop_unjudged(self._intake.waiting)
+            self._members.before_fetch = self._columns.route
+            self._members.fetch_anew()
 
     def _patience(self, deadline: float | None, now: float) -> float:
         """How long the client library may block: short while a gate is closed or a change is near."""
         wait = 0.005 if self._gates.busy or self._members.busy else 0.05
         return wait if deadline is None else max(0.0, min(wait, deadline - now))
 
-    def _give(self, given: list[Message], wanted: int) -> None:
-        while self._ready and len(given) < wanted:
-            message = self._ready.popleft()
-            if message.error() is None:
-                place = place_of(message)
-                owned = self._members.owned.get(place)
-                if owned is None:
-                    continue
-                owned.gave(offset_of(message))
-                self._touched.add(place)
-            given.append(message)
-
     def _finish_returned(self) -> None:
         """The application is back: what it was given last is processed, if it left that to us."""
-        unseen = {place_of(message) for message in self._unseen}
-        for place in self._touched - unseen:
+        unseen = {place_of(message) for message in self._out.unseen}
+        for place in self._out.touched - unseen:
             owned = self._members.owned.get(place)
             if owned is not None:
                 owned.unfinished = False
                 if self._settings.auto_store and self._settings.auto_commit:
                     owned.done_with_all()
-        self._touched.clear()
+        self._out.touched.clear()
         self._commits.periodic()
 
     def _before_revoke(self, places: set[tuple[str, int]]) -> None:
         self._ready_without(places)
-        self._touched -= places
+        self._out.touched -= places
 
     def _ready_without(self, places: set[tuple[str, int]]) -> None:
         """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
-        for unseen in (self._ready, self._given, self._intake.waiting, self._unseen):
-            kept = [m for m in unseen if m.error() is not None or place_of(m) not in places]
-            unseen.clear()
-            unseen.extend(kept)
+        self._out.drop(places, self._intake.waiting)
 
     def _timeline_changed(self, topic: str) -> None:
         """On the view's thread: let a classic member see new partitions. Only a look at *all* topics wakes it."""

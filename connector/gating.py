@@ -19,6 +19,7 @@ from .membership import Membership
 from .messages import Place, key_of, offset_of
 from .origins import PATIENCE, OriginWatch
 from .owned import Owned
+from .parcels import Backlog, Item
 from .positions import GroupPositions
 from .view import View
 
@@ -26,7 +27,7 @@ from .view import View
 class Gatekeeper:
     """The gates of one consumer's partitions."""
 
-    ready: deque[Message]
+    ready: deque[Item]
 
     def __init__(
         self, settings: ConsumerSettings, members: Membership, positions: GroupPositions, origins: OriginWatch
@@ -236,10 +237,9 @@ class Gatekeeper:
 
     def _let_go(self, owned: Owned, view: View, opened: Opened) -> None:
         """Held records below the limit may be returned; with `keyorder.gate=key`, those of keys whose gate is open."""
-        while owned.held and offset_of(owned.held[0]) < owned.limit:
-            message = owned.held.popleft()
-            owned.let_go(message, late=self._settings.gate_keys)
-            self.ready.append(message)
+        for parcel in owned.held.below(owned.limit):
+            owned.let_go(parcel, late=self._settings.gate_keys)
+            self.ready.append(parcel)
         if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
             self._let_keys_go(owned, view, opened)
         if owned.paused_for_hold and not owned.held:
@@ -263,17 +263,17 @@ class Gatekeeper:
         if now_open <= owned.let_through:
             return
         owned.let_through = now_open
-        kept: deque[Message] = deque()
+        held, owned.held = owned.held, Backlog()
         waiting: set[bytes | None] = set()
-        for message in owned.held:
+        for record in held.below(inf):
+            message = record.message(0)
             key = key_of(message)
             if key not in waiting and (key is None or self._entered(key, message, owned, opened)):
-                owned.let_go(message, late=True)
-                self.ready.append(message)
+                owned.let_go(record, late=True)
+                self.ready.append(record)
             else:
                 waiting.add(key)
-                kept.append(message)
-        owned.held = kept
+                owned.held.append(record)
 
 
 class _Progress:

@@ -48,6 +48,7 @@ class Membership:
     gates: Gatekeeper
     commits: Committer
     before_revoke: Callable[[set[Place]], None]
+    before_fetch: Callable[[list[Place]], None]
 
     def __init__(self, raw: Consumer, settings: ConsumerSettings, views: ViewKeeper, starter: Starter) -> None:
         self.raw, self.settings, self.views, self.starter = raw, settings, views, starter
@@ -294,18 +295,28 @@ class Membership:
         for owned in more:
             owned.fetching = True
         if self._by_delta:
+            self.before_fetch([o.place for o in more])
             self.raw.incremental_assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
         else:
             # An eager member can only replace its assignment: those already running go on where they are.
-            fetching = [o for o in self.owned.values() if o.fetching]
-            self.raw.assign([TopicPartition(o.topic, o.partition, o.fetched) for o in fetching])
-            quiet = [TopicPartition(o.topic, o.partition) for o in fetching if o.paused_by_user or o.paused_for_hold]
-            if quiet:
-                self.raw.pause(quiet)
+            more = [o for o in self.owned.values() if o.fetching]
+            self.before_fetch([o.place for o in more])
+            self.raw.assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
+        quiet = [TopicPartition(o.topic, o.partition) for o in more if o.paused_by_user or o.paused_for_hold]
+        if quiet:
+            self.raw.pause(quiet)
         # The library keeps a pause beyond the assignment in which it was made.
         loud = [TopicPartition(o.topic, o.partition) for o in more if not (o.paused_by_user or o.paused_for_hold)]
         if loud:
             self.raw.resume(loud)
+
+    def fetch_anew(self) -> None:
+        """Let the client library forget what it has fetched and not handed over, and begin again from where each is."""
+        fetching = [o for o in self.owned.values() if o.fetching]
+        if fetching and self._by_delta:
+            self.raw.incremental_unassign([TopicPartition(o.topic, o.partition) for o in fetching])
+        if fetching:
+            self.fetch(fetching)
 
     def restart_at(self, owned: Owned, offset: int) -> None:
         """Go on from another offset, dropping what was fetched."""

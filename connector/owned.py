@@ -6,14 +6,13 @@ All offsets are the next one to read. `returned` is what the application has see
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from math import inf
-
-from confluent_kafka import Message
 
 from ..partitioner.ahead import Ahead, encode_ahead
 from .late import Late
-from .messages import Place, key_of, offset_of
+from .messages import Place, key_of
+from .parcels import Backlog, Parcel
 
 
 class Owned:
@@ -81,7 +80,7 @@ class Owned:
         self.committed: int | None = None
         self.committed_epoch: int | None = None
         self.limit: float = inf
-        self.held: deque[Message] = deque()
+        self.held = Backlog()
         self.queued = 0
         self.unfinished = False
         self.paused_by_user = self.paused_for_hold = False
@@ -95,7 +94,7 @@ class Owned:
     @property
     def returned(self) -> int:
         """Everything below it was returned. Records that passed a held one do not count: it may lie before them."""
-        held = offset_of(self.held[0]) if self.held else inf
+        held = self.held.first if self.held else inf
         return int(min(self._returned, held, self.late.unreturned()))
 
     @returned.setter
@@ -105,7 +104,7 @@ class Owned:
     @property
     def processed(self) -> int:
         """Everything below it is done with: what may be committed."""
-        held = offset_of(self.held[0]) if self.held else inf
+        held = self.held.first if self.held else inf
         return int(min(self._processed, held, self.late.unprocessed(), self.founded))
 
     @processed.setter
@@ -130,9 +129,9 @@ class Owned:
         """Pass what no record shows: only when everything fetched before it was returned."""
         self._returned = max(self._returned, self._shown_up_to())
 
-    def gave(self, offset: int) -> None:
-        """The record at `offset` was returned to the application."""
-        self.queued -= 1
+    def gave(self, records: int, offset: int) -> None:
+        """So many records, the last one at `offset`, were returned to the application. A late one comes alone."""
+        self.queued -= records
         self.unfinished = True
         self.record_end = max(self.record_end, offset + 1)
         self.returned = max(self._returned, offset + 1)
@@ -144,25 +143,25 @@ class Owned:
         upto = self._processed if inherited is None else max(self._processed, inherited.upto)
         if upto <= committed:
             return ""
-        waiting = {offset_of(message) for message in self.held} | set(self.late)
+        waiting = set(self.held.offsets()) | set(self.late)
         if inherited is not None:
             waiting |= {offset for offset in inherited.pending if offset >= self._processed}
         return encode_ahead(Ahead(upto, frozenset(waiting)), committed)
 
-    def hold(self, message: Message) -> None:
-        """It waits behind a closed gate."""
-        self.held.append(message)
-        self.held_keys[key_of(message)] += 1
+    def hold_alone(self, record: Parcel) -> None:
+        """One record waits behind a closed gate where single keys wait."""
+        self.held.append(record)
+        self.held_keys[key_of(record.message(0))] += 1
 
-    def let_go(self, message: Message, late: bool) -> None:
-        """A held record that was taken out of the queue may be returned. late: behind later offsets."""
-        key = key_of(message)
-        self.held_keys[key] -= 1
-        if not self.held_keys[key]:
-            del self.held_keys[key]
+    def let_go(self, parcel: Parcel, late: bool) -> None:
+        """Held records that were taken out of the queue may be returned. late: one, perhaps behind later offsets."""
         if late:
-            self.late.released(offset_of(message))
-        self.queued += 1
+            key = key_of(parcel.message(0))
+            self.held_keys[key] -= 1
+            if not self.held_keys[key]:
+                del self.held_keys[key]
+            self.late.released(parcel.last)
+        self.queued += parcel.rows
 
     def done_up_to(self, offset: int) -> None:
         """The application names a position of its own: all that it was given before it is done with."""
@@ -186,6 +185,6 @@ class Owned:
         if self.queued:
             return -1
         if self.held:
-            first = offset_of(self.held[0])
+            first = self.held.first
             return first if self.limit == inf else min(first, int(self.limit))
         return self.eof

@@ -65,6 +65,11 @@ class Strays:
         return False
 
     @property
+    def stop(self) -> bool:
+        """Whether a stray ends delivery: all before it has to be given out first."""
+        return self._policy is StrayPolicy.FAIL
+
+    @property
     def pending(self) -> bool:
         """Whether a dead letter is not acknowledged: nothing may be committed past it."""
         return self._producer is not None and bool(self._unacknowledged or len(self._producer))

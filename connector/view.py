@@ -26,13 +26,17 @@ from .kafka_errors import translate, translated
 
 
 class View:
-    """What is known of one topic: its timeline and what follows from it. Replaced whole, never changed."""
+    """What is known of one topic: its timeline and what follows from it. Replaced whole, never changed.
 
-    __slots__ = ("gates", "managed", "routing", "timeline")
+    stays: all keys' stays as arrays, worked out on first use by who judges columns.
+    """
+
+    __slots__ = ("gates", "managed", "routing", "stays", "timeline")
 
     def __init__(self, timeline: Timeline, managed: bool, known: View | None = None) -> None:
         self.timeline, self.managed = timeline, managed
         self.gates = Gates(timeline)
+        self.stays: Any = None
         self.routing: Routing = Routing(timeline, None if known is None else known.routing)
 
 

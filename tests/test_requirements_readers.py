@@ -17,6 +17,7 @@ from keyorder.connector.config import consumer_settings
 from keyorder.connector.gating import Gatekeeper
 from keyorder.connector.origins import OriginWatch
 from keyorder.connector.owned import Owned
+from keyorder.connector.parcels import MessageParcel, items_of
 from keyorder.connector.positions import GroupPositions
 from keyorder.connector.reading import Intake
 from keyorder.connector.strays import StrayPolicy, Strays
@@ -37,6 +38,10 @@ SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id":
 def _record(partition: int, offset: int, key: bytes | None = None, hint: bytes | None = None) -> Message:
     headers = [(HINT_HEADER, hint)] if hint is not None else None
     return Message(topic=TOPIC, partition=partition, offset=offset, key=key, value=b"v", headers=headers)
+
+
+def _parcels(*messages: Message) -> list[MessageParcel]:
+    return [MessageParcel((TOPIC, messages[0].partition() or 0), list(messages))]
 
 
 class _Views:
@@ -87,11 +92,11 @@ def test_a_hint_newer_than_the_view_makes_the_reader_look_and_judge_anew() -> No
     views = _Views(BEFORE, as_of=clock.now(), newest=GROWN)
     intake, owned = _intake(views, 0, 1)
 
-    intake.take([_record(1, 0, MOVED, b"1")], clock.now())
+    intake.take(items_of([_record(1, 0, MOVED, b"1")]), clock.now())
 
     assert views.looks == 1
     assert owned[TOPIC, 1].limit == 0
-    assert [m.offset() for m in owned[TOPIC, 1].held] == [0]
+    assert list(owned[TOPIC, 1].held.offsets()) == [0]
     assert (list(intake.ready), intake._strays.counts.total()) == ([], 0)
 
 
@@ -102,11 +107,11 @@ def test_a_batch_is_split_at_the_first_closed_gate() -> None:
     views = _Views(shrunk, as_of=clock.now())
     intake, owned = _intake(views, 0, 1)
 
-    intake.take([_record(0, o, None) for o in (5, 6, 7, 8)] + [_record(1, 0, MOVED, b"1")], clock.now())
+    intake.take(items_of([_record(0, o, None) for o in (5, 6, 7, 8)] + [_record(1, 0, MOVED, b"1")]), clock.now())
 
     assert owned[TOPIC, 0].limit == 7
-    assert [(m.partition(), m.offset()) for m in intake.ready] == [(0, 5), (0, 6), (1, 0)]
-    assert [m.offset() for m in owned[TOPIC, 0].held] == [7, 8]
+    assert [(m.partition(), m.offset()) for item in intake.ready for m in item.messages()] == [(0, 5), (0, 6), (1, 0)]
+    assert list(owned[TOPIC, 0].held.offsets()) == [7, 8]
 
 
 @pytest.mark.kip("K253-18")
@@ -117,11 +122,11 @@ def test_a_record_that_is_not_where_its_key_belongs_makes_the_reader_look() -> N
     views = _Views(managed, as_of=clock.now(), newest=managed)
     intake, _ = _intake(views, 0, 1, 2)
 
-    intake.take([_record(0, 20, late)], clock.now() + 1)
+    intake.take(items_of([_record(0, 20, late)]), clock.now() + 1)
 
     assert views.looks == 1
     assert intake._strays.counts == {(TOPIC, 0): 1}
-    assert [m.offset() for m in intake.ready] == [20]
+    assert [m.offset() for item in intake.ready for m in item.messages()] == [20]
 
 
 @pytest.mark.kip("K253-23")
@@ -129,18 +134,18 @@ def test_records_wait_for_a_fresh_view_and_the_error_may_be_retried() -> None:
     """While no look is newer than the record's fetch less the view's age, it waits; after a long silence poll() says so."""
     views = _Views(BEFORE, as_of=clock.now() - 3)
     intake, _ = _intake(views, 0)
-    intake.take([_record(0, 0, b"k")], clock.now())
+    intake.take(items_of([_record(0, 0, b"k")]), clock.now())
     assert (len(intake.waiting), list(intake.ready)) == (1, [])
 
     views.last = clock.now() - SETTINGS.control_timeout - 1
     with pytest.raises(StaleViewError) as raised:
-        intake.take([], clock.now())
+        intake.take(items_of([]), clock.now())
 
     assert isinstance(raised.value, PeerError)
     assert raised.value.retriable
     views.last = clock.now()
-    intake.take([], clock.now())
-    assert [m.offset() for m in intake.ready] == [0]
+    intake.take(items_of([]), clock.now())
+    assert [m.offset() for item in intake.ready for m in item.messages()] == [0]
 
 
 class _Raw:
@@ -281,7 +286,7 @@ def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
     """Closed: held, and the origin's owner is asked. A commit without the flushed epoch opens nothing; with it, load first."""
     owned = Owned(TOPIC, 1)
     keeper, others, loads = _gatekeeper(GROWN, owned)
-    owned.held.append(_record(1, 0, MOVED, b"1"))
+    owned.held.append(*_parcels(_record(1, 0, MOVED, b"1")))
     keeper.open_what_may()
     assert (owned.limit, owned.fetching, loads, others.watched) == (0, False, [], {(TOPIC, 0)})
 
@@ -294,7 +299,7 @@ def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
     keeper.changed(TOPIC)
     keeper.open_what_may()
     assert (owned.limit, owned.fetching, loads, others.watched) == (inf, True, [[1]], set())
-    assert [m.offset() for m in keeper.ready] == [0]
+    assert [m.offset() for item in keeper.ready for m in item.messages()] == [0]
 
 
 @pytest.mark.kip("K253-22", "K253-61", "C-16")
@@ -312,11 +317,11 @@ def test_a_position_passes_what_is_gone_before_a_closed_gate() -> None:
     owned = Owned(TOPIC, 0)
     owned.start_at(0)
     owned.limit = 12
-    owned.held.append(Message(topic=TOPIC, partition=0, offset=15))
+    owned.held.append(*_parcels(_record(0, 15)))
     owned.queued = 1
     owned.skip_tail()
     assert (owned.returned, owned.processed_up_to(0)) == (0, 0), "a record before the gate is still to be returned"
-    owned.gave(4)
+    owned.gave(1, 4)
     assert owned.processed_up_to(3) == 3, "the application has not processed all that it was given"
     assert owned.processed_up_to(5) == 12
     owned.skip_tail()

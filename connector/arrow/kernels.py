@@ -221,3 +221,70 @@ def homes(data, ends, bits, first, low, split, out):
         if home < split:
             home = h & (2 * low - 1) if binary else h % (2 * low)
         out[i] = home
+
+
+@njit(cache=True, nogil=True)
+def same_bytes(a, b, length):
+    """Whether two ranges hold the same bytes."""
+    different = 0
+    for i in range(length):
+        different |= load_u8(a + i) ^ load_u8(b + i)
+    return different == 0
+
+
+@njit(cache=True, nogil=True)
+def hints(
+    list_ends, list_bits, list_first, rows, names, name_ends, name_bits, name_first, data, data_ends, data_bits, data_first,
+    name, name_size,
+):  # fmt: skip
+    """(the highest hint of all rows, the first row with one), each -1 without any. As `routing.parse_hint` reads them."""
+    highest, hinted = np.int64(-1), np.int64(-1)
+    for row in range(rows):
+        if not valid(list_bits, list_first + row):
+            continue
+        for j in range(list_ends[list_first + row], list_ends[list_first + row + 1]):
+            at = name_first + j
+            if name_ends[at + 1] - name_ends[at] != name_size:
+                continue
+            if not same_bytes(names + np.int64(name_ends[at]), name, name_size):
+                continue
+            # The first header of the name counts, also if it is not one of ours.
+            at = data_first + j
+            size = data_ends[at + 1] - data_ends[at]
+            hint = np.int64(0)
+            good = valid(data_bits, at) and 0 < size <= 10
+            if good:
+                for k in range(size):
+                    digit = np.int64(load_u8(data + np.int64(data_ends[at]) + k)) - 48
+                    if digit < 0 or digit > 9:
+                        good = False
+                        break
+                    hint = hint * 10 + digit
+            if good:
+                highest = max(highest, hint)
+                if hinted < 0:
+                    hinted = np.int64(row)
+            break
+    return highest, hinted
+
+
+@njit(cache=True, nogil=True)
+def strays(data, ends, bits, first, offsets, partition, period, stay_first, stay_partition, since, until, found):
+    """How many rows are no part of any stay of their key in this partition; the first len(found) of them are named."""
+    count = 0
+    for i in range(len(offsets)):
+        row = first + i
+        if not valid(bits, row):
+            continue
+        start = np.int64(ends[row])
+        slot = murmur2(data + start, np.int64(ends[row + 1]) - start) % period
+        at_home = False
+        for j in range(stay_first[slot], stay_first[slot + 1]):
+            if stay_partition[j] == partition and since[j] <= offsets[i] < until[j]:
+                at_home = True
+                break
+        if not at_home:
+            if count < len(found):
+                found[count] = i
+            count += 1
+    return count

@@ -110,10 +110,29 @@ def explain_on_signal(consumer: OrderedConsumer) -> None:
         for place, owned in consumer._members.owned.items():
             facts = {name: str(getattr(owned, name))[:40] for name in owned.__slots__}
             print(place, facts, file=sys.stderr)
-        print(consumer.gates(), consumer._members._unstarted, len(consumer._ready), file=sys.stderr, flush=True)
+        print(consumer.gates(), consumer._members._unstarted, len(consumer._out.ready), file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
 
     signal.signal(signal.SIGUSR1, explain)
+
+
+def columns_of(batch: Any) -> list[tuple[int, int, Any]]:
+    """The rows of an Arrow batch as the recorder takes them."""
+    partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
+    return [
+        (p, offset, None if value is None else decode_value(value))
+        for p, offset, value in zip(partitions, offsets, values, strict=True)
+    ]
+
+
+def process(recorder: Recorder, rows: list[Any], pause: float) -> int:
+    """Note one batch, with the work between its two notes."""
+    if rows:
+        recorder.deliver_starts(rows)
+        if pause:
+            time.sleep(pause * len(rows))
+        recorder.deliver_ends(rows)
+    return len(rows)
 
 
 def read(spec: dict[str, Any], done: threading.Event) -> None:
@@ -134,7 +153,13 @@ def read(spec: dict[str, Any], done: threading.Event) -> None:
     delivered = 0
     pause = spec.get("work_s", 0.0)
     batch = spec.get("batch", 200)
+    turn = 0
     while not done.is_set():
+        turn += 1
+        if spec.get("columns") == "always" or (spec.get("columns") == "mixed" and turn % 3):
+            rows = columns_of(consumer.consume_arrow(batch, 0.05))
+            delivered += process(recorder, rows, pause)
+            continue
         messages = consumer.consume(batch, 0.05) if batch > 1 else [m for m in [consumer.poll(0.05)] if m is not None]
         rows = []
         for message in messages:
@@ -143,12 +168,7 @@ def read(spec: dict[str, Any], done: threading.Event) -> None:
                 continue
             data = message.value()
             rows.append((message.partition(), message.offset(), decode_value(data) if data is not None else None))
-        if rows:
-            recorder.deliver_starts(rows)
-            if pause:
-                time.sleep(pause * len(rows))
-            recorder.deliver_ends(rows)
-            delivered += len(rows)
+        delivered += process(recorder, rows, pause)
     consumer.close()
     recorder.close()
     say(event="finished", delivered=delivered, strays=consumer.strays)

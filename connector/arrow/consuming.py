@@ -1,0 +1,49 @@
+"""The Arrow half of an OrderedConsumer: its records as columns from the first consume_arrow() on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+
+from ..messages import Place
+from ..parcels import Item
+from .library import Library
+from .parcels import items_of
+from .tap import NativeTap, tap
+
+
+class ColumnSource:
+    """Takes the place of the raw consumer's poll() and consume(). on_error: the application's error callback."""
+
+    def __init__(self, made: NativeTap, on_error: Callable[[KafkaError], Any] | None) -> None:
+        self._tap, self._on_error = made, on_error
+
+    @classmethod
+    def of(
+        cls, raw: Consumer, library: Library | None, on_error: Callable[[KafkaError], Any] | None
+    ) -> ColumnSource | None:
+        """The source of columns of this consumer, or None where messages have to be turned into columns."""
+        made = tap(raw, library) if library is not None else None
+        return cls(made, on_error) if isinstance(made, NativeTap) else None
+
+    def route(self, places: Iterable[Place]) -> None:
+        """To be called before partitions are assigned to the client library."""
+        self._tap.route(places)
+
+    def take(self, most: int, wait: float) -> list[Item]:
+        """Up to `most` records and what happened between them."""
+        items: list[Item] = []
+        for taken in self._tap.take(most, wait):
+            here = [event for event in taken.events if event.topic is not None]
+            for event in taken.events:
+                if event.topic is None and self._on_error is not None:
+                    self._on_error(KafkaError(event.code, event.text))
+            taken.events[:] = here
+            items += items_of(taken)
+        return items
+
+    def close(self) -> None:
+        """Release what was opened, before the consumer is closed."""
+        self._tap.close()

@@ -1,0 +1,162 @@
+"""Parcels of columns: slices of a batch, judged by compiled loops over their buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message
+
+from ...partitioner.routing import HINT_HEADER, Routing
+from ..messages import Place
+from ..parcels import Item, Judged, Parcel
+from ..view import View
+from . import kernels
+from .columns import Event, Run, Taken
+from .hashing import key_buffers
+from .schema import SCHEMA, batch_of, empty_batch, messages_of
+
+_OFFSET, _KEY, _HEADERS = (SCHEMA.get_field_index(name) for name in ("offset", "key", "headers"))
+_NAME = np.frombuffer(HINT_HEADER.encode(), np.uint8)
+_NONE = np.zeros(0, np.int64)
+_ENDLESS = np.iinfo(np.int64).max
+
+
+class ColumnParcel:
+    """Rows [start, stop) of a batch."""
+
+    __slots__ = ("_offsets", "batch", "last", "place", "rows", "start", "stop")
+
+    def __init__(self, batch: pa.RecordBatch, start: int, stop: int, place: Place, offsets: Any) -> None:
+        self.batch, self.start, self.stop, self.place = batch, start, stop, place
+        self._offsets = offsets
+        self.rows = stop - start
+        self.last = int(offsets[stop - 1])
+
+    def offset(self, row: int) -> int:
+        """See Parcel."""
+        return int(self._offsets[self.start + row])
+
+    def rows_below(self, offset: float) -> int:
+        """See Parcel."""
+        if self.last < offset:
+            return self.rows
+        return int(self._offsets[self.start : self.stop].searchsorted(offset))
+
+    def cut(self, start: int, stop: int) -> ColumnParcel:
+        """See Parcel."""
+        if stop - start == self.rows:
+            return self
+        return ColumnParcel(self.batch, self.start + start, self.start + stop, self.place, self._offsets)
+
+    def judge(self, view: View) -> Judged:
+        """See Parcel."""
+        highest = hinted = -1
+        headers = self.batch.column(_HEADERS)
+        if headers.null_count < len(headers):
+            highest, hinted = self._hints(headers.slice(self.start, self.rows))
+        return Judged(highest, hinted, self._strays(view) if view.managed else ())
+
+    def message(self, row: int) -> Message:
+        """See Parcel."""
+        return messages_of(self.batch.slice(self.start + row, 1))[0]
+
+    def messages(self) -> list[Message]:
+        """See Parcel."""
+        return messages_of(self.batch.slice(self.start, self.rows))
+
+    def _hints(self, headers: pa.Array) -> tuple[int, int]:
+        if headers.null_count == len(headers):
+            return -1, -1
+        validity, ends = headers.buffers()[:2]
+        bits = np.frombuffer(validity, np.uint8) if validity is not None else np.zeros(0, np.uint8)
+        names, data = key_buffers(headers.values.field(0)), key_buffers(headers.values.field(1))
+        highest, hinted = kernels.hints(
+            np.frombuffer(ends, np.int32),
+            bits,
+            headers.offset,
+            len(headers),
+            *names,
+            *data,
+            _NAME.ctypes.data,
+            len(_NAME),
+        )
+        return int(highest), int(hinted)
+
+    def _strays(self, view: View) -> Sequence[int]:
+        partition = self.place[1]
+        if len(view.timeline.epochs) == 1:
+            return range(self.rows) if partition >= view.timeline.newest.count else ()
+        if view.stays is None:
+            view.stays = stays_of(view.routing)
+        keys = self.batch.column(_KEY).slice(self.start, self.rows)
+        offsets = self._offsets[self.start : self.stop]
+        period = view.routing.period
+        count = kernels.strays(*key_buffers(keys), offsets, partition, period, *view.stays, _NONE)
+        if not count:
+            return ()
+        found = np.empty(count, np.int64)
+        kernels.strays(*key_buffers(keys), offsets, partition, period, *view.stays, found)
+        strays: list[int] = found.tolist()
+        return strays
+
+
+def stays_of(routing: Routing) -> tuple[Any, Any, Any, Any]:
+    """(first, partition, since, until): the stays of slot i are rows first[i] to first[i + 1] of the other three."""
+    stays = [routing.stays(route) for route in routing.all()]
+    first = np.cumsum([0, *map(len, stays)]).astype(np.int64)
+    flat = [stay for one in stays for stay in one]
+    ends = [_ENDLESS if until == float("inf") else int(until) for _, _, until in flat]
+    return (
+        first,
+        np.array([stay[0] for stay in flat], np.int64),
+        np.array([stay[1] for stay in flat], np.int64),
+        np.array(ends, np.int64),
+    )
+
+
+def items_of(taken: Taken) -> list[Item]:
+    """The runs of a batch as parcels, and the events between them."""
+    items: list[Item] = []
+    events = iter(sorted(taken.events, key=lambda event: event.row))
+    event = next(events, None)
+    offsets = taken.batch.column(_OFFSET).to_numpy()
+    for run in taken.runs:
+        while event is not None and event.row <= run.start:
+            items.append(_message(event))
+            event = next(events, None)
+        items.append(_parcel(taken.batch, run, offsets))
+    while event is not None:
+        items.append(_message(event))
+        event = next(events, None)
+    return items
+
+
+def batch_of_parcels(parcels: Sequence[Parcel]) -> pa.RecordBatch:
+    """Parcels as one batch, in their order; neighbours of one batch stay one slice, a single slice is not copied."""
+    slices: list[tuple[pa.RecordBatch, int, int]] = []
+    for parcel in parcels:
+        if isinstance(parcel, ColumnParcel):
+            batch, start, stop = parcel.batch, parcel.start, parcel.stop
+        else:
+            batch, start, stop = batch_of(parcel.messages()), 0, parcel.rows
+        if slices and slices[-1][0] is batch and slices[-1][2] == start:
+            slices[-1] = (batch, slices[-1][1], stop)
+        else:
+            slices.append((batch, start, stop))
+    batches = [batch.slice(start, stop - start) for batch, start, stop in slices]
+    if not batches:
+        return empty_batch()
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _parcel(batch: pa.RecordBatch, run: Run, offsets: Any) -> Parcel:
+    return ColumnParcel(batch, run.start, run.stop, (run.topic, run.partition), offsets)
+
+
+def _message(event: Event) -> Message:
+    return Message(
+        topic=event.topic, partition=event.partition, offset=event.offset, error=KafkaError(event.code, event.text)
+    )

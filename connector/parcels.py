@@ -1,0 +1,217 @@
+"""Parcels: runs of fetched records of one partition, which are judged, held and given out as a whole.
+
+A parcel is a list of messages or, in `arrow/parcels.py`, a slice of columns. What happens between fetching and giving
+out costs little per record that way, and both ways keep the same order by the same code.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import lt
+from typing import Any, Protocol, cast
+
+from confluent_kafka import Message
+
+from ..partitioner.routing import HINT_HEADER, parse_hint
+from .messages import Place, offset_of, place_of
+from .view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a view says of a parcel. hint: the highest hint header, -1 without one; hinted: the first row that has one.
+
+    strays: rows that were written against the timeline, in order.
+    """
+
+    hint: int
+    hinted: int
+    strays: Sequence[int]
+
+
+class Parcel(Protocol):
+    """Records of one partition with growing offsets; never empty. Replaced, never changed."""
+
+    place: Place
+    rows: int
+    last: int
+
+    def offset(self, row: int) -> int:
+        """The offset of a row."""
+
+    def rows_below(self, offset: float) -> int:
+        """How many rows lie below an offset: they are the first ones."""
+
+    def cut(self, start: int, stop: int) -> Parcel:
+        """Rows [start, stop), at least one."""
+
+    def judge(self, view: View) -> Judged:
+        """Compare hints and keys with a view. A topic that never changed is not looked at by key."""
+
+    def message(self, row: int) -> Message:
+        """One record."""
+
+    def messages(self) -> list[Message]:
+        """All records."""
+
+
+Item = Parcel | Message  # a Message in a queue of items is an event: an error, or the end of a partition
+NOTHING = Judged(-1, -1, ())
+
+
+class MessageParcel:
+    """Messages of the Python client."""
+
+    __slots__ = ("_messages", "last", "place", "rows")
+
+    def __init__(self, place: Place, messages: list[Message]) -> None:
+        self.place, self._messages = place, messages
+        self.rows = len(messages)
+        self.last = offset_of(messages[-1])
+
+    def offset(self, row: int) -> int:
+        """See Parcel."""
+        return offset_of(self._messages[row])
+
+    def rows_below(self, offset: float) -> int:
+        """See Parcel."""
+        if self.last < offset:
+            return self.rows
+        return bisect_left(self._messages, offset, key=offset_of)
+
+    def cut(self, start: int, stop: int) -> MessageParcel:
+        """See Parcel."""
+        return self if stop - start == self.rows else MessageParcel(self.place, self._messages[start:stop])
+
+    def judge(self, view: View) -> Judged:
+        """See Parcel."""
+        highest = hinted = -1
+        if any(map(Message.headers, self._messages)):
+            for row, message in enumerate(self._messages):
+                hint = hint_of(message)
+                if hint is not None:
+                    hinted = row if hinted < 0 else hinted
+                    highest = max(highest, hint)
+        return Judged(highest, hinted, self._strays(view) if view.managed else ())
+
+    def _strays(self, view: View) -> Sequence[int]:
+        partition = self.place[1]
+        if len(view.timeline.epochs) == 1:
+            return range(self.rows) if partition >= view.timeline.newest.count else ()
+        route_of, is_stray = view.routing.of, view.routing.is_stray
+        strays = []
+        for row, key in enumerate(map(Message.key, self._messages)):
+            if key is None:
+                continue
+            data = key if isinstance(key, bytes) else key.encode()
+            route = route_of(data)
+            # The usual record: of a key that never moved, at home.
+            if (route.moves or route.home != partition) and is_stray(data, partition, self.offset(row)):
+                strays.append(row)
+        return strays
+
+    def message(self, row: int) -> Message:
+        """See Parcel."""
+        return self._messages[row]
+
+    def messages(self) -> list[Message]:
+        """See Parcel."""
+        return self._messages
+
+
+class Backlog:
+    """Parcels of one partition in their order. Its length is the number of records."""
+
+    __slots__ = ("_parcels", "_rows")
+
+    def __init__(self) -> None:
+        self._parcels: deque[Parcel] = deque()
+        self._rows = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def first(self) -> int:
+        """The offset of the first record; there has to be one."""
+        return self._parcels[0].offset(0)
+
+    def offsets(self) -> Iterator[int]:
+        """The offset of every record."""
+        return (parcel.offset(row) for parcel in self._parcels for row in range(parcel.rows))
+
+    def append(self, parcel: Parcel) -> None:
+        """Put it behind the others."""
+        self._parcels.append(parcel)
+        self._rows += parcel.rows
+
+    def below(self, offset: float) -> Iterator[Parcel]:
+        """Take out what lies below an offset, parcel by parcel."""
+        while self._parcels:
+            first = self._parcels[0]
+            rows = first.rows_below(offset)
+            if not rows:
+                return
+            self._parcels.popleft()
+            self._rows -= rows
+            if rows < first.rows:
+                self._parcels.appendleft(first.cut(rows, first.rows))
+            yield first.cut(0, rows)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._parcels.clear()
+        self._rows = 0
+
+
+def items_of(messages: Sequence[Message]) -> list[Item]:
+    """What the client library returned, as parcels and events in the same order."""
+    if not any(map(Message.error, messages)):
+        return [parcel for group in _by_place(messages) for parcel in _growing(*group)]
+    items: list[Item] = []
+    for failed, group in groupby(messages, lambda message: message.error() is not None):
+        run = list(group)
+        items += run if failed else items_of(run)
+    return items
+
+
+def _by_place(messages: Sequence[Message]) -> Iterable[tuple[Place, list[Message]]]:
+    """Runs of messages of one partition."""
+    if not messages:
+        return []
+    place = place_of(messages[0])
+    # Most often all are of one: asked without a line of Python per message.
+    if _all_equal(map(Message.partition, messages), place[1]) and _all_equal(map(Message.topic, messages), place[0]):
+        return [(place, messages if isinstance(messages, list) else list(messages))]
+    return [(place, list(group)) for place, group in groupby(messages, place_of)]
+
+
+def _growing(place: Place, messages: list[Message]) -> Iterable[Parcel]:
+    """A parcel, or several where offsets go back: what was fetched anew."""
+    offsets = cast("list[int]", list(map(Message.offset, messages)))
+    if all(map(lt, offsets, islice(offsets, 1, None))):
+        return [MessageParcel(place, messages)]
+    parcels, start = [], 0
+    for row in range(1, len(messages)):
+        if offsets[row] <= offsets[row - 1]:
+            parcels.append(MessageParcel(place, messages[start:row]))
+            start = row
+    return [*parcels, MessageParcel(place, messages[start:])]
+
+
+def _all_equal(values: Iterable[Any], expected: object) -> bool:
+    return set(values) == {expected}
+
+
+def hint_of(message: Message) -> int | None:
+    """The epoch in a record's hint header, or None."""
+    headers = message.headers()
+    if not headers:
+        return None
+    return next(
+        (parse_hint(header[1]) for header in cast("list[tuple[str, Any]]", headers) if header[0] == HINT_HEADER), None
+    )
