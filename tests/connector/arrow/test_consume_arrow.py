@@ -117,11 +117,10 @@ def test_calls_may_be_mixed_and_positions_moved(kafka: KafkaUnderTest, topic_nam
     ("protocol", "columns", "native"),
     [
         ({"partition.assignment.strategy": "roundrobin"}, "always", True),
-        ({"partition.assignment.strategy": "cooperative-sticky"}, "mixed", True),
-        ({"group.protocol": "consumer"}, "always", True),
+        ({"group.protocol": "consumer"}, "mixed", True),
         ({"partition.assignment.strategy": "roundrobin"}, "mixed", False),
     ],
-    ids=["roundrobin", "cooperative-mixed", "kip-848", "fallback-mixed"],
+    ids=["roundrobin", "kip-848-mixed", "fallback-mixed"],
 )
 def test_growth_and_shrink_under_load_keep_every_key_in_order(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, protocol: dict[str, str], columns: str, native: bool
