@@ -22,7 +22,7 @@ import pytest
 from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
 from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKafka
 
-BROKER_FIXTURES = {"kafka", "kafka3", "kafka_factory"}
+BROKER_FIXTURES = {"kafka", "kafka3", "kafka_factory", "cleaning_kafka"}
 
 # Session fixtures that cost much memory or many seconds, the dearest first.
 DEAR_FIXTURES = ("spark", "kafka3", "postgres")
