@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 from support.cleaning import HELD, dump
 from support.cluster import KafkaUnderTest
 
+pytestmark = pytest.mark.kafka  # a JVM of its own: too slow for `make check`
 KAFKA = StructType(
     [
         StructField("key", BinaryType()),
