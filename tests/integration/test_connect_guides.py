@@ -152,7 +152,7 @@ class Writers(threading.Thread):
 
 def test_migrating_a_topic(kafka: KafkaUnderTest, tmp_path: Path) -> None:
     """docs/connect-migrate.md: each key's records reach the new reader in order, once, across cut-over and growth."""
-    old = f"orders_{os.getpid()}"
+    old = f"orders_old_{os.getpid()}"
     admin = kafka.admin()
     admin.create_topics([NewTopic(old, 3)])[old].result(20)
     words = {"localhost:9092": kafka.bootstrap_servers, "orders": old, "migration": f"migration_{os.getpid()}"}

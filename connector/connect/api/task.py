@@ -69,6 +69,12 @@ class SourceTaskContext(Protocol):
     def wait(self, seconds: float) -> bool:
         """Wait inside `poll` for up to so many seconds; True as soon as the task is to stop."""
 
+    def flush(self) -> None:
+        """Return when every record that `poll` has returned is acknowledged (and its transaction committed).
+
+        For a task whose share of the work goes to another one: nothing of it may still be on its way then.
+        """
+
 
 class TransactionContext(Protocol):
     """Lets a source task say where its transactions end (transaction.boundary=connector)."""

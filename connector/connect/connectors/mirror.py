@@ -79,7 +79,7 @@ class MirrorConnector(SourceConnector):
         )
 
 
-class MirrorTask(SourceTask):
+class MirrorTask(SourceTask, KeyRebalanceListener):
     """Reads with an OrderedConsumer; the group's position follows what is acknowledged in the target.
 
     The stored source offset is ahead of the group's position after a crash between the two; reading goes on from it.
@@ -107,8 +107,8 @@ class MirrorTask(SourceTask):
         self._taken: dict[int, int] = {}  # next offset per partition, of what poll has returned
         self._done: dict[int, int] = {}  # of what the target has acknowledged (or a transaction committed)
         self._waiting: dict[int, list[int]] = {}
-        self._next_commit = clock.now()
-        self._consumer.subscribe([self._topic], listener=_Listener(self))
+        self._next_commit, self._ending = clock.now(), False
+        self._consumer.subscribe([self._topic], listener=self)
 
     def poll(self) -> list[SourceRecord] | None:
         if not self.context.exactly_once and clock.now() >= self._next_commit:
@@ -174,24 +174,21 @@ class MirrorTask(SourceTask):
                 return  # a rebalance: what was not committed is read again, and left out where it is stored as copied
             self._done.clear()
 
-    def assigned(self, partitions: list[int]) -> None:
+    def on_assign(self, partitions: list[TopicPartition]) -> None:
         """Partitions have come: what is stored as copied is not copied again."""
-        reader = self.context.offset_storage_reader
-        for partition in partitions:
-            stored = reader.offset({"topic": self._topic, "partition": partition})
-            self._taken[partition] = 0 if stored is None else int(stored["offset"])
-            self._waiting.pop(partition, None)
-            self._done.pop(partition, None)
+        for place in partitions:
+            stored = self.context.offset_storage_reader.offset({"topic": self._topic, "partition": place.partition})
+            self._taken[place.partition] = 0 if stored is None else int(stored["offset"])
+            self._waiting.pop(place.partition, None)
+            self._done.pop(place.partition, None)
+
+    def on_revoke(self, partitions: list[TopicPartition]) -> None:
+        """Partitions go to another task: what this one still has on its way must not land behind what that one writes."""
+        if not self._ending:
+            self.context.flush()
+        self._commit_group()
 
     def stop(self) -> None:
+        self._ending = True  # the runtime has flushed already
         if hasattr(self, "_consumer"):
-            self._commit_group()
             self._consumer.close()
-
-
-class _Listener(KeyRebalanceListener):
-    def __init__(self, task: MirrorTask) -> None:
-        self._task = task
-
-    def on_assign(self, partitions: list[TopicPartition]) -> None:
-        self._task.assigned([p.partition for p in partitions])

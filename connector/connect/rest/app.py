@@ -87,6 +87,9 @@ class RestApp:
         async def endpoint(request: Request) -> Response:
             if not allowed(request.headers.get("authorization"), self._token):
                 return error(401, "This worker's REST needs the header Authorization: Bearer with its token")
+            if self._token is None and "origin" in request.headers:
+                # Without a token, whatever page is open in a browser of this machine could reach the loopback.
+                return error(403, "Requests that come from web pages are refused unless rest.token is set")
             try:
                 declared = int(request.headers.get("content-length") or 0)
             except ValueError:

@@ -19,6 +19,7 @@ from .parking import Parked, ParkingList
 from .pipeline import validate
 from .state import Target
 from .stores import connector_status, topic_status
+from .worker import exactly_once
 
 T = TypeVar("T")
 
@@ -377,6 +378,14 @@ class Operations:
         except NotFoundError as error:
             raise BadRequestError(str(error)) from error
         errors = [f"{c['value']['name']}: {e}" for c in answer["configs"] for e in c["value"]["errors"]]
+        kind = self._plugins.connector(made["connector.class"])
+        if made.get("exactly.once.support") == "required" and not exactly_once(
+            self.herder.parsed, kind, self._worker.resolver.resolve(made)
+        ):
+            errors.append(
+                "exactly.once.support: it is required, but the worker's exactly.once.source.support is not enabled, or the "
+                "connector cannot do it with these settings"
+            )
         if errors:
             raise BadRequestError(
                 f"Connector configuration is invalid and contains the following {len(errors)} error(s):\n"

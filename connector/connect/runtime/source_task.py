@@ -50,6 +50,9 @@ class SourceContext:
     def wait(self, seconds: float) -> bool:
         return self._worker.stopping.wait(seconds)
 
+    def flush(self) -> None:
+        self._worker.flush()
+
 
 class Boundary:
     """The task's own word on where transactions end (TransactionContext)."""
@@ -112,6 +115,10 @@ class WorkerSourceTask(WorkerTask):
             self.task.start(dict(spec.config))
             started = True
             self._loop()
+        except KafkaException as raised:
+            self.failed = True
+            self._if_fatal(raised.args[0])
+            raise translate(raised.args[0], "write the records of", f"task {self.where}") from raised
         except BaseException:
             self.failed = True
             raise
@@ -236,6 +243,14 @@ class WorkerSourceTask(WorkerTask):
             except KafkaException as raised:
                 self._if_fatal(raised.args[0])
                 raise translate(raised.args[0], "write", f"topic {topic}") from raised
+
+    def flush(self) -> None:
+        """Everything that poll has returned is acknowledged, and committed where it is in a transaction."""
+        if self._producer.flush(_TIMEOUT):
+            raise TransactionError(f"the records of task {self.where} were not acknowledged in {_TIMEOUT:.0f} s")
+        self._serve(0.0)
+        if self._in_transaction:
+            self._commit_transaction()
 
     def _serve(self, wait: float) -> None:
         """Run delivery callbacks. Raises what one of them found."""

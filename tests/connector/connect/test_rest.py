@@ -218,6 +218,20 @@ def test_errors_have_connect_s_status_and_shape(rest: RestClient, method: str, p
     assert found.json()["message"]
 
 
+def test_a_web_page_cannot_use_the_loopback(rest: RestClient) -> None:
+    """A browser names the page's origin; without a token such requests are refused."""
+    found = rest.http.post("/connectors", json={}, headers={"Origin": "http://evil.example"})
+    assert (found.status_code, found.json()["error_code"]) == (403, 403)
+
+
+def test_exactly_once_can_be_required(rest: RestClient) -> None:
+    """This worker does not offer it, so a connector that needs it is not made."""
+    config = {"connector.class": "FileStreamSource", "file": "x", "topic": "t", "exactly.once.support": "required"}
+    found = rest("POST", "/connectors", {"name": "never", "config": config})
+    assert found.status_code == 400
+    assert "exactly.once" in found.json()["message"]
+
+
 def test_a_body_that_is_no_json_is_refused(rest: RestClient) -> None:
     """And one that is too long."""
     assert rest.http.post("/connectors", content=b"{").status_code == 400
