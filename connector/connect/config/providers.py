@@ -117,7 +117,7 @@ class Resolver:
             if provider is None:
                 return match[0]
             value = provider.get(match[2] or "", match[3])
-            if value:
+            if len(value) > 3:  # nothing shorter is a secret, and hiding it would blot out half of every text
                 self._secrets.add(value)
             return value
 

@@ -86,7 +86,11 @@ class Operations:
         def read() -> list[dict[str, Any]]:
             self.herder.config_of(name)
             configs = self.herder.state.tasks.get(name, ([], ""))[0]
-            return [{"id": {"connector": name, "task": i}, "config": dict(config)} for i, config in enumerate(configs)]
+            hide = self._worker.resolver.redact
+            return [
+                {"id": {"connector": name, "task": i}, "config": {k: hide(v) for k, v in config.items()}}
+                for i, config in enumerate(configs)
+            ]
 
         return self._read(read)
 
