@@ -67,7 +67,7 @@ check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, un
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@mkdir -p $(TYPES) && ln -sfn ../.. $(TYPES)/keyorder
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
-	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker" --ignore=tests/model  # the models: make test, make model
+	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker" --ignore=tests/model $(PARALLEL)  # the models: make test, make model
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
 	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800

@@ -5,7 +5,7 @@
     kafka_factory   special clusters for one test: kafka_factory(brokers=1, users=..., properties=...)
     topic_name      a topic name that no other test has
 
-A test that uses one of the first three bears the marker `kafka` by itself.
+A test that uses a broker, Spark or PostgreSQL, through whatever fixture, bears the marker `kafka` by itself.
 
 Tests run in several processes (`make test`): each has brokers of its own, and what is dear to start is started in one of
 them alone, since all tests that use it go to the same process.
@@ -19,13 +19,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
 from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKafka
 
-BROKER_FIXTURES = {"kafka", "kafka3", "kafka_factory", "cleaning_kafka"}
+SERVICE_FIXTURES = {"start_kafka", "spark", "postgres"}
 
 # Session fixtures that cost much memory or many seconds, the dearest first.
 DEAR_FIXTURES = ("spark", "kafka3", "postgres")
+
+
+# How fast an example is tested is nobody's business here: the machine may be busy.
+settings.register_profile("keyorder", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("keyorder")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         dear = [name for name in DEAR_FIXTURES if name in getattr(item, "fixturenames", ())]
         if dear and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(dear[0]))
-        if BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
         bound = item.get_closest_marker("process_supplier")
         if containers and bound is not None:
