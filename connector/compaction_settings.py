@@ -116,12 +116,15 @@ def _winners(config: Mapping[str, str], kind: str) -> list[Finding]:
                 "set it to CreateTime",
             )
         )
-    if not append_time and kind == "header":
+    if not append_time:
+        by_header = kind == "header"
         found.append(
             Finding(
                 "message.timestamp.type",
-                "it is CreateTime, so min.compaction.lag.ms counts from the producers' timestamps and guards no late one",
-                "set it to LogAppendTime, or let producers send no old timestamps",
+                "it is CreateTime, so min.compaction.lag.ms counts from the producers' timestamps and guards no record that "
+                "is older than that when it is written",
+                ("set it to LogAppendTime, or " if by_header else "")
+                + "let producers send no timestamps as old as that",
             )
         )
     before = _number(config, "message.timestamp.before.max.ms", _FOREVER)

@@ -62,11 +62,13 @@ def test_append_time_makes_the_timestamp_strategy_pointless() -> None:
 
 
 def test_create_time_leaves_late_records_without_a_guard() -> None:
-    """The broker counts the lag from timestamps: named for `header`, which can do without the producers'."""
+    """The broker counts the lag from timestamps; `header` can do without the producers', `timestamp` cannot."""
     config = {**FIT, "message.timestamp.type": "CreateTime"}
 
-    assert settings_named(config, HEADER) == [("message.timestamp.type", False)]
-    assert settings_named(config, {"compaction.strategy": "timestamp"}) == []
+    for settings in (HEADER, {"compaction.strategy": "timestamp"}):
+        assert settings_named(config, settings) == [("message.timestamp.type", False)]
+        (finding,) = check_compaction(config, settings)
+        assert ("LogAppendTime" in finding.fix) == (settings is HEADER)
 
 
 def test_a_bound_on_old_timestamps_would_refuse_winners() -> None:
@@ -75,7 +77,7 @@ def test_a_bound_on_old_timestamps_would_refuse_winners() -> None:
 
     assert settings_named(bounded, HEADER) == []
     by_time = {**bounded, "message.timestamp.type": "CreateTime"}
-    assert settings_named(by_time, {"compaction.strategy": "timestamp"}) == [("message.timestamp.before.max.ms", True)]
+    assert settings_named(by_time, {"compaction.strategy": "timestamp"})[0] == ("message.timestamp.before.max.ms", True)
 
 
 def test_a_topic_that_is_not_compacted() -> None:
