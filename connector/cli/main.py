@@ -24,14 +24,17 @@ COMMANDS = {
     "bench": "connector.cli.bench:bench",
     "connect": "connector.cli.connect:connect",
     "compact": "compaction.cli:compact",
+    "consume": "connector.cli.consume:consume",
     "controller": "connector.cli.controller:controller",
     "demo": "connector.cli.demo:demo",
     "doctor": "connector.cli.doctor:doctor",
     "gates": "connector.cli.gates:gates",
     "groups": "connector.cli.groups:groups",
     "local": "connector.cli.local:local",
+    "produce": "connector.cli.produce:produce",
     "status": "connector.cli.changes.status:status",
     "topics": "connector.cli.topics:topics",
+    "verify": "connector.cli.verify:verify",
 }
 
 DONE, FAILED, USAGE, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130

@@ -1,0 +1,117 @@
+"""`keyorder consume`: records of a topic on standard output, each key in order across layout changes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from base64 import b64encode
+from typing import Any
+
+import click
+from confluent_kafka import KafkaException, Message
+
+from .. import clock
+from ..consumer import OrderedConsumer
+from .connecting import Connection, connection_options, pairs
+from .output import output_option
+
+
+@click.command()
+@click.option("--topic", required=True, help="The topic.")
+@click.option(
+    "--group", default=None, help="The consumer group. [default: one of this run alone, which commits nothing]"
+)
+@click.option(
+    "--from-beginning", is_flag=True, help="Where the group has no offsets, begin at the log's start, not its end."
+)
+@click.option("--max-messages", type=click.IntRange(min=1), default=None, help="Stop after so many.")
+@click.option(
+    "--idle-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    help="Stop when no record came for so many seconds. [default: go on until interrupted]",
+)
+@click.option("--print-key", is_flag=True, help="Key, separator, value. In JSON the key is always there.")
+@click.option("--key-separator", default="\t", help="Between key and value. [default: a tab]")
+@click.option("--print-place", is_flag=True, help="Partition and offset in front.")
+@click.option("--consumer-property", multiple=True, metavar="NAME=VALUE", help="A setting of the consumer.")
+@output_option
+@connection_options(timeout=30)
+def consume(
+    connection: Connection,
+    topic: str,
+    group: str | None,
+    from_beginning: bool,
+    max_messages: int | None,
+    idle_timeout: float | None,
+    print_key: bool,
+    key_separator: str,
+    print_place: bool,
+    consumer_property: tuple[str, ...],
+    output: str,
+) -> None:
+    """Print records as they come; with --output json one object a line. Ends by --max-messages, --idle-timeout or Ctrl-C."""
+    connection.reach()
+    config: dict[str, Any] = {
+        **connection.config,
+        "auto.offset.reset": "earliest" if from_beginning else "latest",
+        "group.id": group or f"keyorder-console-{uuid.uuid4().hex[:8]}",
+        **pairs(consumer_property, "--consumer-property"),
+    }
+    printed, heard = 0, clock.now()
+    with OrderedConsumer(config) as consumer:
+        consumer.subscribe([topic])
+        while max_messages is None or printed < max_messages:
+            message = consumer.poll(0.2)
+            if message is None:
+                if idle_timeout is not None and clock.now() - heard >= idle_timeout:
+                    return
+                continue
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            heard = clock.now()
+            printed += 1
+            if output == "json":
+                click.echo(json.dumps(document_of(message)))
+            else:
+                click.echo(_line(message, print_key, key_separator, print_place))
+
+
+def document_of(message: Message) -> dict[str, Any]:
+    """A record as JSON; bytes that are not UTF-8 as base64, and then `encoding` says so."""
+    found: dict[str, Any] = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": message.timestamp()[1],
+    }
+    for name, data in (("key", message.key()), ("value", message.value())):
+        raw = data.encode() if isinstance(data, str) else data
+        try:
+            found[name] = None if raw is None else raw.decode()
+        except UnicodeDecodeError:
+            found[name] = b64encode(raw or b"").decode()
+            found["encoding"] = "base64"
+    headers: Any = message.headers()
+    if headers:
+        found["headers"] = [
+            [name, None if value is None else bytes(value).decode(errors="replace")] for name, value in headers
+        ]
+    return found
+
+
+def _line(message: Message, print_key: bool, separator: str, print_place: bool) -> bytes:
+    key, value = message.key(), message.value()
+    parts: list[bytes] = []
+    if print_place:
+        parts.append(f"{message.partition()}:{message.offset()}{separator}".encode())
+    if print_key:
+        parts.append(_bytes(key) + separator.encode())
+    return b"".join(parts) + _bytes(value)
+
+
+def _bytes(data: Any) -> bytes:
+    if data is None:
+        return b"null"
+    return data.encode() if isinstance(data, str) else bytes(data)

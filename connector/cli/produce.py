@@ -1,0 +1,87 @@
+"""`keyorder produce`: lines of standard input as records, each key in order whatever the topic's count does meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import click
+from confluent_kafka import KafkaError, Message
+
+from ...partitioner.errors import KafkaOperationError, UsageError
+from ..producer import OrderedProducer
+from .connecting import Connection, connection_options, pairs
+from .output import emit_json, output_option
+
+
+class _Outcome:
+    """How the records fared."""
+
+    def __init__(self) -> None:
+        self.acknowledged = self.failed = 0
+        self.first_error = ""
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failed += 1
+            self.first_error = self.first_error or f"{error.name()}: {error.str()}"
+
+
+@click.command()
+@click.option("--topic", required=True, help="The topic; one that is not managed yet is adopted.")
+@click.option("--key-separator", default=None, help="What stands between key and value. [default: records have no key]")
+@click.option("--null-marker", default=None, help="A value that stands for null, a tombstone.")
+@click.option("--producer-property", multiple=True, metavar="NAME=VALUE", help="A setting of the producer.")
+@click.argument("file", type=click.File("rb"), default="-")
+@output_option
+@connection_options(timeout=60)
+def produce(
+    connection: Connection,
+    topic: str,
+    key_separator: str | None,
+    null_marker: str | None,
+    producer_property: tuple[str, ...],
+    file: BinaryIO,
+    output: str,
+) -> None:
+    """Write each line of FILE (standard input by default) as a record and wait until all are acknowledged.
+
+    Exit code 1 when one is not, or when a line has no separator: what came before it is written.
+    """
+    connection.reach()
+    config = {**connection.config, **pairs(producer_property, "--producer-property")}
+    outcome = _Outcome()
+    with OrderedProducer(config) as producer:
+        for number, line in enumerate(file, 1):
+            key, value = _record(line.rstrip(b"\r\n"), number, key_separator, null_marker)
+            _send(producer, topic, key, value, outcome)
+        producer.flush()
+    document: dict[str, Any] = {"topic": topic, "acknowledged": outcome.acknowledged, "failed": outcome.failed}
+    if output == "json":
+        emit_json(document)
+    else:
+        click.echo(f"{outcome.acknowledged} records acknowledged")
+    if outcome.failed:
+        raise KafkaOperationError(f"write {outcome.failed} records to topic {topic}", outcome.first_error)
+
+
+def _record(line: bytes, number: int, separator: str | None, null: str | None) -> tuple[bytes | None, bytes | None]:
+    key: bytes | None = None
+    value: bytes | None = line
+    if separator is not None:
+        key, found, value = line.partition(separator.encode())
+        if not found:
+            raise UsageError(f"line {number} has no key separator {separator!r}: mend the line or --key-separator")
+    return key, None if null is not None and value == null.encode() else value
+
+
+def _send(producer: OrderedProducer, topic: str, key: bytes | None, value: bytes | None, outcome: _Outcome) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key, on_delivery=outcome)
+        except BufferError:
+            producer.poll(0.5)
+        else:
+            producer.poll(0)
+            return

@@ -1,0 +1,150 @@
+"""`keyorder verify`: is every record of a topic where the timeline says, and did recorded clients get them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from confluent_kafka import Message
+
+from ...partitioner.errors import OrderError
+from ...partitioner.routing import HINT_HEADER, Routing, parse_hint
+from ...partitioner.timeline import Timeline
+from ..admin import TopicAdmin
+from ..log_offsets import LogOffsets
+from ..log_scan import LogScan
+from ..verify.history import load
+from ..verify.topology import Epoch, Topology
+from ..verify.verdict import Verdict, judge
+from .connecting import Connection, connection_options
+from .output import emit_json, emit_table, output_option
+
+_EXAMPLES = 10
+
+
+class TopicInvalidError(OrderError):
+    """Records lie against the timeline, or a history shows that order was lost."""
+
+
+@dataclass
+class PartitionCheck:
+    """What one partition's log holds. strays: keyed records whose key lived elsewhere at that offset."""
+
+    partition: int
+    records: int = 0
+    keyed: int = 0
+    moved: int = 0
+    move_tombstones: int = 0
+    strays: int = 0
+
+
+class LogCheck:
+    """Judges records of one topic one by one, and keeps them for a history where one is to be judged."""
+
+    def __init__(self, timeline: Timeline, partitions: int, keep: bool) -> None:
+        self._timeline, self._routing, self._keep = timeline, Routing(timeline), keep
+        self.partitions = [PartitionCheck(p) for p in range(partitions)]
+        self.examples: list[str] = []
+        self.rows: list[tuple[int, int, bytes | None, bytes | None, int | None]] = []
+
+    def take(self, message: Message) -> None:
+        """One committed record."""
+        partition, offset, key = message.partition() or 0, message.offset() or 0, message.key()
+        data = key.encode() if isinstance(key, str) else key
+        value = message.value()
+        raw = value.encode() if isinstance(value, str) else value
+        headers: Any = message.headers() or []
+        hint = next((parse_hint(header) for name, header in headers if name == HINT_HEADER), None)
+        found = self.partitions[partition]
+        found.records += 1
+        tombstone = data is not None and raw is None and self._routing.is_move_tombstone(data, partition, hint)
+        if data is not None:
+            found.keyed += 1
+            found.moved += hint is not None
+            if tombstone:
+                found.move_tombstones += 1
+            elif self._routing.is_stray(data, partition, offset):
+                found.strays += 1
+                if len(self.examples) < _EXAMPLES:
+                    home = self._routing.of(data).home
+                    self.examples.append(f"{partition}@{offset}: key {data[:40]!r} lives in {home}")
+        if self._keep and not tombstone:
+            self.rows.append((partition, offset, data, raw, hint))
+
+
+@click.command()
+@click.option("--topic", required=True, help="A managed topic.")
+@click.argument("history", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@output_option
+@connection_options(timeout=600)
+def verify(connection: Connection, topic: str, history: tuple[Path, ...], output: str) -> None:
+    """Read a topic to its end and say whether every keyed record lies where its key lived at that offset.
+
+    HISTORY: files that `keyorder.connector.verify.recorder.Recorder` wrote in writers and readers of this topic, or
+    folders of them: then what they saw is judged too: lost, reordered, delivered twice. Writers have to be done,
+    and readers have to have read everything. Exit code 1 when something is wrong.
+    """
+    connection.reach()
+    admin = TopicAdmin(connection.config)
+    timeline, physical = admin.timeline(topic), admin.describe(topic).partitions
+    check = LogCheck(timeline, physical, keep=bool(history))
+    starts = _scan(connection, topic, physical, check)
+    verdict = _judged(history, check, timeline, starts) if history else None
+    strays = sum(found.strays for found in check.partitions)
+    valid = not strays and (verdict is None or verdict.valid)
+    document: dict[str, Any] = {
+        "topic": topic,
+        "valid": valid,
+        "strays": strays,
+        "examples": check.examples,
+        "partitions": [asdict(found) for found in check.partitions],
+        "history": None if verdict is None else verdict.as_dict(),
+    }
+    if output == "json":
+        emit_json(document)
+    else:
+        columns = ("partition", "records", "keyed", "of moved keys", "move tombstones", "strays")
+        emit_table(columns, [tuple(asdict(found).values()) for found in check.partitions])
+        for example in check.examples:
+            click.echo(f"stray at {example}")
+        click.echo("every keyed record lies where its key lived" if not strays else f"{strays} strays")
+        if verdict is not None:
+            click.echo(verdict.summary())
+    if not valid:
+        judged = "" if verdict is None else f", the history is {'valid' if verdict.valid else 'invalid'}"
+        raise TopicInvalidError(f"topic {topic} is not in order: {strays} strays{judged}")
+
+
+def _scan(connection: Connection, topic: str, partitions: int, check: LogCheck) -> Mapping[int, int]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    offsets = LogOffsets(connection.config)
+    places = [(topic, p) for p in range(partitions)]
+    starts = {p: offset for (_, p), offset in offsets.earliest(places).items()}
+    ends = {p: offset for (_, p), offset in offsets.stable_ends(places).items()}
+    offsets.close()
+    scan = LogScan(connection.config, topic)
+    try:
+        scan.start(starts)
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(f"reading {topic}", total=sum(ends.values()) - sum(starts.values()))
+
+            def each(message: Message) -> None:
+                check.take(message)
+                progress.advance(task)
+
+            scan.read(ends, each)
+    finally:
+        scan.close()
+    return starts
+
+
+def _judged(history: tuple[Path, ...], check: LogCheck, timeline: Timeline, starts: Mapping[int, int]) -> Verdict:
+    files = [file for path in history for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    epochs = [Epoch(e.number, e.count, dict(e.ends), dict(e.begins)) for e in timeline.epochs]
+    topology = Topology(timeline.initial, epochs)
+    return judge(load(files), check.rows, topology, log_starts=starts)

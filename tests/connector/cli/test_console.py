@@ -1,0 +1,116 @@
+"""`keyorder produce`, `consume` and `verify` on a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+from keyorder import Layout, TopicAdmin
+from keyorder.connector.cli.main import cli
+from support.cluster import KafkaUnderTest
+from support.workload import Workload
+
+
+def run(kafka: KafkaUnderTest, *words: str, stdin: str | None = None) -> tuple[int, str]:
+    """Exit code of the bare command (1 for any error) and what it printed."""
+    done = CliRunner().invoke(cli, [*words, "--bootstrap-server", kafka.bootstrap_servers], input=stdin)
+    return done.exit_code, done.stdout
+
+
+def test_lines_go_in_and_come_out_in_order_across_a_growth(kafka: KafkaUnderTest, topic_name: str) -> None:
+    admin = TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create(topic_name, 2)
+    for step in ("a", "b"):
+        lines = "".join(f"k{n}={step}\n" for n in range(12)) + f"gone=\\N{step}\n"
+        code, out = run(
+            kafka, "produce", "--topic", topic_name, "--key-separator", "=", "--output", "json", stdin=lines
+        )
+        assert (code, json.loads(out)["acknowledged"]) == (0, 13)
+        admin.expand(topic_name, 3)
+
+    code, out = run(
+        kafka, "consume", "--topic", topic_name, "--from-beginning", "--max-messages", "26", "--output", "json"
+    )
+
+    assert code == 0
+    values: dict[str, list[str]] = {}
+    for line in out.splitlines():
+        record = json.loads(line)
+        values.setdefault(record["key"], []).append(record["value"])
+    assert values == {**{f"k{n}": ["a", "b"] for n in range(12)}, "gone": ["\\Na", "\\Nb"]}
+
+
+def test_nulls_bytes_and_places_are_printed(kafka: KafkaUnderTest, topic_name: str) -> None:
+    admin = TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create(topic_name, 1)
+    code, _ = run(
+        kafka, "produce", "--topic", topic_name, "--key-separator", ":", "--null-marker", "-", stdin="a:1\nb:-\n"
+    )
+    assert code == 0
+    words = [
+        "consume",
+        "--topic",
+        topic_name,
+        "--from-beginning",
+        "--idle-timeout",
+        "3",
+        "--print-key",
+        "--print-place",
+    ]
+    assert run(kafka, *words, "--key-separator", " ") == (0, "0:0 a 1\n0:1 b null\n")
+
+
+def test_a_line_without_separator_is_refused_by_its_number(kafka: KafkaUnderTest, topic_name: str) -> None:
+    TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 1)
+    done = CliRunner().invoke(
+        cli,
+        ["produce", "--topic", topic_name, "--key-separator", "=", "--bootstrap-server", kafka.bootstrap_servers],
+        input="a=1\nb\n",
+    )
+    assert "line 2 has no key separator" in str(done.exception)
+
+
+def test_verify_finds_what_a_stock_producer_wrote_beside(kafka: KafkaUnderTest, topic_name: str) -> None:
+    config = {"bootstrap.servers": kafka.bootstrap_servers}
+    admin = TopicAdmin(config)
+    admin.create(topic_name, 2)
+    lines = "".join(f"k{n}=x\n" for n in range(30))
+    run(kafka, "produce", "--topic", topic_name, "--key-separator", "=", stdin=lines)
+    admin.expand(topic_name, 3)
+    run(kafka, "produce", "--topic", topic_name, "--key-separator", "=", stdin=lines)
+    code, out = run(kafka, "verify", "--topic", topic_name, "--output", "json")
+    assert (code, json.loads(out)["strays"]) == (0, 0)
+    assert sum(p["moved"] for p in json.loads(out)["partitions"]) > 0
+
+    stock = Producer(config)
+    layout = Layout(2, 3)
+    wrong = next(f"k{n}" for n in range(30) if layout.home(f"k{n}".encode()) == 2)
+    stock.produce(topic_name, "late", wrong, partition=0)
+    stock.flush()
+
+    code, out = run(kafka, "verify", "--topic", topic_name, "--output", "json")
+    found = json.loads(out)
+    assert (code, found["valid"], found["strays"]) == (1, False, 1)
+    assert "lives in 2" in found["examples"][0]
+
+
+@pytest.mark.parametrize("tamper", [False, True])
+def test_verify_judges_recorded_histories(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, tamper: bool) -> None:
+    with Workload(kafka, tmp_path, topic_name, partitions=1) as load:
+        load.consumer("c1", "g")
+        load.writer("w1", rate=2_000, count=400, keys=20).expect("finished")
+        assert load.resize(2) == 0
+        load.finish()
+    if tamper:
+        file = tmp_path / "c1.jsonl"
+        lines = file.read_text().splitlines()
+        delivered = [line for line in lines if '"ds"' in line]
+        lost = json.loads(delivered[7])[2:4]  # partition and offset of one delivery, which is made unheard of
+        kept = [line for line in lines if json.loads(line)[1] not in ("ds", "de") or json.loads(line)[2:4] != lost]
+        file.write_text("\n".join(kept) + "\n")
+    code, out = run(kafka, "verify", "--topic", topic_name, "--output", "json", str(tmp_path))
+    assert code == int(tamper)
+    assert json.loads(out)["valid"] is not tamper
