@@ -101,6 +101,7 @@ class ProducerSettings:
     allow_explicit_partition: let `partition=` pass; such records are outside every key's order.
     control_timeout: how long the first send to a topic may wait for the control topics.
     hold_limit: the most records held back during a change before produce() raises BufferError.
+    arrow_native: produce_arrow() uses the C library's calls where they can be had.
     """
 
     writer_id: str | None
@@ -112,6 +113,7 @@ class ProducerSettings:
     request_timeout: float
     transactional_id: str | None
     transaction_timeout_ms: int
+    arrow_native: bool = True
 
 
 _PRODUCER_OPTIONS = {
@@ -119,6 +121,7 @@ _PRODUCER_OPTIONS = {
     "keyorder.adopt": "adopt unmanaged topics on first use (true)",
     "keyorder.allow.explicit.partition": "let produce(partition=) pass (false)",
     "keyorder.control.timeout.ms": "wait for the control topics (30000)",
+    "keyorder.arrow.native": "produce_arrow by the C library's calls (true)",
     "keyorder.lease.ms": "how long this writer may be silent (45000)",
     "keyorder.lease.renew.interval.ms": "how often it says that it lives (10000)",
     "keyorder.lease.margin.ms": "kept free at the end of a lease (2000)",
@@ -151,6 +154,7 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
         request_timeout=milliseconds(theirs, "request.timeout.ms", 30_000),
         transactional_id=theirs.get("transactional.id"),
         transaction_timeout_ms=int(theirs.get("transaction.timeout.ms", 60_000)),
+        arrow_native=boolean(ours, "keyorder.arrow.native", True),
     )
     theirs[timeout_name] = round(terms.delivery_timeout * 1000)
     theirs["enable.idempotence"] = True

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from random import randrange
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import KeyBlockedError, PartitionRefusedError, UnmanagedTopicError
-from ..partitioner.hashing import key_bytes
+from ..partitioner.hashing import key_bytes, key_hash
 from ..partitioner.routing import HINT_HEADER, Route
 from ..partitioner.sending import Cohort, Held, TopicSending
 from . import clock
@@ -30,10 +30,18 @@ from .metadata import TopicIdentity, identify, is_compacted, patiently
 from .tombstoning import MoveTombstones
 from .writer_session import WriterSession
 
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Table
+
+    from .arrow.producing import ColumnProducing
+    from .arrow.tally import Failure
+
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
 Headers = list[tuple[str, Any]] | dict[str, Any] | None
 _STICKY_SECONDS = 0.01
 _HOLD_TIMES = 100_000
+# The application dropped these by purge() or by aborting: it knows.
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
 
 
@@ -92,6 +100,8 @@ class OrderedProducer:
         self._log_starts = LogStarts(connection_of(theirs))
         self._tombstones = MoveTombstones(self._raw, self._tombstone_resolved, self._log_starts.of)
         self._offsets: set[TransactionalOffsets] = set()
+        self._columns: ColumnProducing | None = None
+        self._session.harvest = self._harvest
         self._clearing = 0
         self._held = 0
         self._hold_times: deque[float] = deque(maxlen=_HOLD_TIMES)
@@ -126,7 +136,7 @@ class OrderedProducer:
         with self._lock:
             if self._session.failure is not None:
                 raise self._session.failure
-            if data is not None and self._blocked:
+            if data is not None and (self._blocked or (self._columns is not None and self._columns.blocked)):
                 self._refuse_blocked(topic, data)
             route = sending.routing.of(data) if data is not None and explicit is None else None
             now = clock.now()
@@ -186,6 +196,39 @@ class OrderedProducer:
                 failed = cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
                 message["_error"] = stopped[key] = failed
         return queued
+
+    def produce_arrow(self, topic: str, data: RecordBatch | Table) -> int:
+        """Queue the rows of a pyarrow.RecordBatch or Table, in their order; waits for room in the queue.
+
+        Columns: key, value (binary or string, null for none), headers (list of struct of key and value), timestamp; others
+        are ignored. Order is kept as by produce(), also with records of that. There are no callbacks: `arrow_failures`
+        tells of rows that were not delivered, once flush() has returned.
+
+        Returns how many rows were taken. Fewer than given: the next one cannot be, and raises when it comes first: as
+        produce(), and KafkaException for one that is too large, UsageError for a column of another type, BufferError when
+        nothing was taken within `keyorder.control.timeout.ms`. Raises ModuleNotFoundError without `keyorder[arrow]`.
+        """
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
+        if self._columns is None:
+            from .arrow.library import native
+            from .arrow.producing import ColumnProducing
+
+            with self._lock:
+                self._columns = self._columns or ColumnProducing(
+                    self, native({"keyorder.arrow.native": self._settings.arrow_native})
+                )
+        return self._columns.produce(topic, data)
+
+    def arrow_failures(self) -> list[Failure]:
+        """Rows of produce_arrow that failed since the last call: topic, partition, error code, hash of the key.
+
+        A key of which a row has failed takes no more records until this, or a KeyBlockedError, has told.
+        """
+        if self._columns is None:
+            return []
+        with self._lock:
+            return self._columns.failures()
 
     def poll(self, timeout: float = -1) -> int:
         """Run delivery callbacks for up to `timeout` seconds (-1: until there is one). Returns how many events ran."""
@@ -299,6 +342,8 @@ class OrderedProducer:
             self._closed = True
             self._session.stop(10)
             self._log_starts.close()
+            if self._columns is not None:
+                self._columns.close()
             self._raw.close()
             self._end_offsets(None)
         return left == 0
@@ -353,7 +398,7 @@ class OrderedProducer:
         if explicit is not None:
             partition = explicit
         elif route is None:
-            partition = self._place_unkeyed(record)
+            partition = self._place_unkeyed(record.topic, record.sending)
         else:
             partition = route.home
             if route.header is not None:
@@ -382,17 +427,54 @@ class OrderedProducer:
             )
         cohort.unresolved += 1
 
-    def _place_unkeyed(self, record: _Record) -> int:
+    def _harvest(self) -> None:
+        """Under the lock: count what has become of rows."""
+        if self._columns is not None:
+            self._columns.harvest()
+
+    def _take_row(
+        self,
+        topic: str,
+        sending: TopicSending[_Record],
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers,
+    ) -> bool:
+        """A row that goes as a single record. Under the lock. False when there is no room for it."""
+        record = _Record(topic, sending, value, None, timestamp, headers)
+        route = None if key is None else sending.routing.of(key)
+        if sending.must_wait(key, route):
+            if self._held >= self._settings.hold_limit:
+                return False
+            sending.hold(key, record, clock.now())
+            self._held += 1
+            return True
+        try:
+            self._hand_over(record, key, route, None)
+        except BufferError:
+            return False
+        return True
+
+    def _drop_behind(self, topic: str, hashed: int, code: int) -> None:
+        """A row has failed: what is held of its key must not overtake it. Under the lock."""
+        sending = self._topics[topic]
+        for key in [key for key in sending.held_keys if key is not None and key_hash(key) == hashed]:
+            dropped = sending.drop_key(key)
+            self._held -= len(dropped)
+            self._report(dropped, KafkaError(code))
+
+    def _place_unkeyed(self, topic: str, sending: TopicSending[_Record]) -> int:
         """Unkeyed records go to any active partition, staying with one for a while so that batches fill."""
-        timeline = record.sending.timeline
+        timeline = sending.timeline
         count = timeline.newest.count
         if timeline.change is not None:
             count = min(count, timeline.change.count)
         now = clock.now()
-        partition, until = self._sticky.get(record.topic, (0, float("-inf")))
+        partition, until = self._sticky.get(topic, (0, float("-inf")))
         if now >= until or partition >= count:
             partition = randrange(count)
-            self._sticky[record.topic] = (partition, now + _STICKY_SECONDS)
+            self._sticky[topic] = (partition, now + _STICKY_SECONDS)
         return partition
 
     def _delivered(
@@ -421,7 +503,7 @@ class OrderedProducer:
                     key = key_bytes(key)
                     dropped = sending.drop_key(key)
                     self._held -= len(dropped)
-                    if ours or callback is None:
+                    if (ours or callback is None) and error.code() not in _PURGED:
                         self._blocked[(message.topic() or "", key)] = error.str()
             if not cohort.unresolved:
                 self._silent.pop(cohort, None)
@@ -482,6 +564,8 @@ class OrderedProducer:
             if error is not None and key is not None:
                 with self._lock:
                     self._blocked.pop((message.topic() or "", key_bytes(key)), None)
+                    if self._columns is not None:
+                        self._columns.blocked.pop((message.topic() or "", key_hash(key_bytes(key))), None)
             callback(error, message)
             count += 1
         return count
@@ -491,11 +575,14 @@ class OrderedProducer:
         detail = self._blocked.pop((topic, key), None)
         if detail is not None:
             raise KeyBlockedError(topic, detail)
+        if self._columns is not None:
+            self._columns.refuse(topic, key_hash(key))
 
     def _pump(self) -> None:
         """Send what no longer has to wait. Called by the session's thread after every turn."""
         self._tombstones.pump()
         with self._lock:
+            self._harvest()
             for sending in self._topics.values():
                 if sending.held:
                     self._held -= sending.release(self._release_one)

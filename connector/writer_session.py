@@ -52,6 +52,7 @@ class WriterSession(threading.Thread):
     """The background half of an OrderedProducer.
 
     lock: guards `topics` and everything inside. data: the client that sends the user's records.
+    harvest: under the lock, takes in what is counted elsewhere of records on the way, before that is judged.
     pump: sends what may be sent of the held records; called without the lock.
     reader, control: clients in place of its own, for many sessions in one process that somebody else drives.
     """
@@ -75,6 +76,7 @@ class WriterSession(threading.Thread):
         )
         self.topics: dict[str, TopicSending[Any]] = {}
         self.send_until = float("-inf")
+        self.harvest: Callable[[], None] = lambda: None
         self.failure: KeyorderError | None = None
         self._reader = reader or ControlReader(config)
         self._reader.interested = self._is_ours
@@ -213,6 +215,7 @@ class WriterSession(threading.Thread):
             self._look, self._looked_for = None, None
             self._data.poll(0)
             with self._lock:
+                self.harvest()
                 clear = all(sending.settled(now) for sending in self.topics.values())
             if clear:
                 self._write_lease(self.lease.join(uuid.uuid4().hex, self._wanted, now))
@@ -277,6 +280,7 @@ class WriterSession(threading.Thread):
                 continue
             self._data.poll(0)
             with self._lock:
+                self.harvest()
                 epoch = sending.ready_epoch(now)
                 acknowledged = sending.acknowledged_origins()
             known = self._known_partitions.get(topic, 0) >= change.count

@@ -97,6 +97,12 @@ class Routing:
             return route.moving
         return route.lived_in(piece.partition) and piece.first <= key_hash(key) <= piece.last
 
+    def may_wait(self, route: Route) -> bool:
+        """Whether `waits` can be true of a key of this route: the only ones that have to be asked one by one."""
+        if not self.preparing:
+            return False
+        return route.moving if self._slice is None else route.lived_in(self._slice.partition)
+
     def settling(self) -> frozenset[int]:
         """The partitions in which nothing of the keys that the open change concerns may be on its way: READY waits for it.
 

@@ -11,7 +11,7 @@ writer, that one's record has to come after it. So real-time order across writer
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -194,6 +194,15 @@ class TopicSending(Generic[R]):
             held = self.held.popleft()
             self._forget(held.key)
             yield held
+
+    @property
+    def held_keys(self) -> Collection[bytes | None]:
+        """The keys of which records are held."""
+        return self._held_keys.keys()
+
+    def is_current(self, cohort: Cohort) -> bool:
+        """Whether records that are sent now are counted there."""
+        return self._current.get(cohort.partition) is cohort
 
     def drop_key(self, key: bytes | None) -> list[Held[R]]:
         """Take out the held records of one key, whose earlier record failed."""

@@ -78,8 +78,8 @@ def test_records_without_a_key_go_to_active_partitions_only(monkeypatch: pytest.
     producer._sticky = {}
 
     def placed(timeline: Timeline) -> list[int]:
-        record: Any = SimpleNamespace(topic=TOPIC, sending=SimpleNamespace(timeline=timeline))
-        return [producer._place_unkeyed(record) for _ in range(1_000)]
+        sending: Any = SimpleNamespace(timeline=timeline)
+        return [producer._place_unkeyed(TOPIC, sending) for _ in range(1_000)]
 
     active = timeline_of(2, [(6, {}, {}), (4, {}, {})])
     assert set(Counter(placed(active))) == {0, 1, 2, 3}

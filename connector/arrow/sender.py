@@ -46,6 +46,13 @@ class Rows:
         self.times = _times(batch)
         self.plain = self.headers is None and self.times is None
 
+    def row(self, row: int) -> tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]] | None]:
+        """(key, value, timestamp in milliseconds or 0, headers) of one row."""
+        key, value = _bytes(self.key[row].as_py()), _bytes(self.value[row].as_py())
+        headers = None if self.headers is None else self.headers[row].as_py()
+        pairs = None if headers is None else [(header["key"], header["value"]) for header in headers]
+        return key, value, 0 if self.times is None else int(self.times[row]), pairs
+
     def sizes(self) -> np.ndarray[Any, Any]:
         """Bytes of key and value of each row, an upper bound where one is null."""
         total = np.zeros(self.count, np.int64)
@@ -182,9 +189,10 @@ class NativeSender:
             )
             lists = (np.frombuffer(ends, np.int32), bits, rows.headers.offset)
             names, data = key_buffers(rows.headers.values.field(0)), key_buffers(rows.headers.values.field(1))
-        epochs, index = (_NO_WORDS, _NO_WORDS) if hints is None else np.unique(hints, return_inverse=True)
+        own = _NO_WORDS if hints is None else hints[first : first + n]
+        epochs, index = np.unique(own, return_inverse=True)
         texts = [np.frombuffer(str(epoch).encode(), np.uint8) for epoch in epochs.tolist()]
-        marks = index + 1 if hints is None else np.where(hints > 0, index + 1, 0).astype(np.int64)
+        marks = np.where(own > 0, index + 1, 0).astype(np.int64)
         columns = (*key_buffers(rows.key), *key_buffers(rows.value), _NO_WORDS if rows.times is None else rows.times)
         hint = (
             marks,
@@ -247,6 +255,10 @@ class MessageSender:
 def most_bytes(config: Mapping[str, Any]) -> int:
     """The largest record that the client library takes."""
     return int(config.get("message.max.bytes", config.get("message.copy.max.bytes", 1_000_000)))
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
 
 
 def _binary(batch: pa.RecordBatch, name: str, count: int) -> pa.Array:

@@ -68,7 +68,7 @@ def send_one_by_one(
     """Rows with headers or times, by rd_kafka_produceva. Returns how many were queued; codes[0]: why no more.
 
     calls: headers_new, header_add, produceva, error_code, error_destroy, headers_destroy. times: milliseconds, 0 for
-    now, empty for none. hints: index + 1 into hint_texts, 0 for none, empty for none at all.
+    now, empty for none. hints: for each row sent, index + 1 into hint_texts, 0 for none; empty for none at all.
     vus: 8 x 9 words, lying at address `at`.
     """
     codes[0] = 0
@@ -81,7 +81,7 @@ def send_one_by_one(
         if len(list_ends) and valid(list_bits, list_first + row):
             start = np.int64(list_ends[list_first + row])
             own = np.int64(list_ends[list_first + row + 1]) - start
-        hint = hints[row] if len(hints) else 0
+        hint = hints[i] if len(hints) else 0
         headers = np.int64(0)
         if own or hint:
             headers = call_i64_1(calls[0], np.int64(own + 1))

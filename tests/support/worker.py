@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer
 from keyorder.connector import clock
 from keyorder.connector.verify.events import decode_value, encode_value
@@ -60,6 +60,7 @@ def write(spec: dict[str, Any], done: threading.Event) -> None:
 
         return delivered
 
+    columns = Columns(spec, producer) if spec.get("columns") else None
     sent = 0
     say(event="started")
     due = time.monotonic()
@@ -68,6 +69,10 @@ def write(spec: dict[str, Any], done: threading.Event) -> None:
         seqs[key] += 1
         recorder.send_invoke(key, seqs[key])
         value = encode_value(spec["run"], spec["actor"], key, seqs[key])
+        if columns is not None and columns.takes(key, seqs[key], value):
+            sent += 1
+            due += interval
+            continue
         while True:
             try:
                 producer.produce(spec["topic"], value, key, on_delivery=report(key, seqs[key]))
@@ -79,12 +84,75 @@ def write(spec: dict[str, Any], done: threading.Event) -> None:
         due += interval
         if sent % 20 == 0 and due > time.monotonic():
             done.wait(due - time.monotonic())  # the pace of the load, nothing is awaited
+    if columns is not None:
+        columns.send()
     left = producer.flush(60)
+    if columns is not None:
+        columns.report(recorder)
     say(event="finished", sent=sent, left=left, holds=len(producer.hold_times()))
     if spec.get("linger"):
         done.wait()
     producer.close()
     recorder.close()
+
+
+class Columns:
+    """Sends records as Arrow batches, all of them or, with "mixed", by turns with single ones.
+
+    Batches have no callbacks: where the records went is looked up in the log at the end.
+    """
+
+    def __init__(self, spec: dict[str, Any], producer: OrderedProducer) -> None:
+        self._spec, self._producer = spec, producer
+        self._rows: list[tuple[str, bytes]] = []
+        self._sent: set[tuple[str, int]] = set()
+        self._turn = 0
+
+    def takes(self, key: str, seq: int, value: bytes) -> bool:
+        """Take a record, unless it is to go alone; then all that was taken before it has been sent."""
+        self._turn += 1
+        alone = self._spec["columns"] == "mixed" and self._turn % 90 > 60
+        if not alone:
+            self._rows.append((key, value))
+            self._sent.add((key, seq))
+        if alone or len(self._rows) >= 40:
+            self.send()
+        return not alone
+
+    def send(self) -> None:
+        """Send what was taken."""
+        import pyarrow as pa
+
+        rows, self._rows = self._rows, []
+        if rows:
+            batch = pa.RecordBatch.from_pydict({"key": [key for key, _ in rows], "value": [value for _, value in rows]})
+            taken = self._producer.produce_arrow(self._spec["topic"], batch)
+            assert taken == len(rows), f"{taken} of {len(rows)}"
+            time.sleep(len(rows) / self._spec["rate"])  # the pace of the load
+
+    def report(self, recorder: Recorder) -> None:
+        """Note where each record is. All were acknowledged, or this fails."""
+        assert self._producer.arrow_failures() == []
+        config = {k: v for k, v in self._spec["config"].items() if not k.startswith("keyorder.")}
+        reader = Consumer({**config, "group.id": "log", "enable.partition.eof": True})
+        partitions = reader.list_topics(self._spec["topic"], timeout=10).topics[self._spec["topic"]].partitions
+        reader.assign([TopicPartition(self._spec["topic"], p, 0) for p in partitions])
+        open_ends = set(partitions)
+        while open_ends:
+            for message in reader.consume(1000, 0.2):
+                if message.error() is not None:
+                    open_ends.discard(message.partition())
+                elif message.value() is not None:
+                    record = decode_value(message.value())
+                    if (
+                        record is not None
+                        and (record.key, record.seq) in self._sent
+                        and record.writer == self._spec["actor"]
+                    ):
+                        self._sent.discard((record.key, record.seq))
+                        recorder.send_ok(record.key, record.seq, message.partition(), message.offset())
+        reader.close()
+        assert not self._sent, f"{len(self._sent)} acknowledged records are not in the log"
 
 
 class Recording(KeyRebalanceListener):

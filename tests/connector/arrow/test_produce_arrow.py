@@ -1,0 +1,186 @@
+"""OrderedProducer.produce_arrow on real brokers: the guarantees of produce(), by the C calls and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException
+from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector.arrow.reader import ArrowReader
+from keyorder.connector.arrow.sender import NativeSender
+from keyorder.partitioner.errors import KeyBlockedError, UsageError
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK
+from support.workload import Workload, assert_in_order
+
+from .test_writer import odd_batch
+
+WAYS = pytest.mark.parametrize("native", [True, False], ids=["native", "fallback"])
+
+
+def log_of(kafka: KafkaUnderTest, topic: str, partitions: int) -> dict[int, list[dict[str, Any]]]:
+    """Every record, by partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    asker = Consumer({**kafka.client_config(), "group.id": "ends"})
+    ends = {p: asker.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)}
+    asker.close()
+    found: dict[int, list[dict[str, Any]]] = {p: [] for p in range(partitions)}
+    with ArrowReader(kafka.client_config()) as reader:
+        reader.assign({topic: [(p, 0, end) for p, end in ends.items()]})
+        while not reader.done:
+            for row in reader.read(5000, 10).to_pylist():
+                found[row["partition"]].append(row)
+    return found
+
+
+@pytest.fixture(params=[True, False], ids=["native", "fallback"])
+def producer(request: pytest.FixtureRequest, kafka: KafkaUnderTest) -> Iterator[OrderedProducer]:
+    """A producer of either kind, with a queue shorter than what the tests write."""
+    config = {**kafka.client_config(), "queue.buffering.max.messages": 600, "linger.ms": 5}
+    with OrderedProducer({**config, "keyorder.arrow.native": request.param}) as made:
+        yield made
+        assert made._columns is None or isinstance(made._columns._sender, NativeSender) == request.param
+
+
+@pytest.mark.kip("K253-01")
+def test_rows_go_where_records_go(kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer) -> None:
+    """Homes, hints, headers and times are those of produce(), on a topic that has grown and shrunk; nulls spread."""
+    admin = TopicAdmin(kafka.client_config())
+    topics = [topic_name, topic_name + "-single"]
+    for topic in topics:
+        admin.create(topic, 2, config=QUICK)
+        admin.expand(topic, 5)
+        admin.shrink(topic, 4)
+    batch = odd_batch(11, 1500)
+    assert producer.produce_arrow(topics[0], pa.Table.from_batches([batch.slice(0, 700), batch.slice(700)])) == 1500
+    for row in batch.to_pylist():
+        headers = None if row["headers"] is None else [(h["key"], h["value"]) for h in row["headers"]]
+        time = 0 if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000)
+        while True:
+            try:
+                producer.produce(topics[1], row["value"], row["key"], timestamp=time, headers=headers)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    assert producer.flush(30) == 0
+    assert producer.arrow_failures() == []
+    rows, singles = (log_of(kafka, topic, 5) for topic in topics)
+    given = {row["timestamp"] for row in batch.to_pylist()}
+
+    def keyed(records: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [
+            (r["key"], r["value"], str(r["headers"]), r["timestamp"] if r["timestamp"] in given else None)
+            for r in records
+            if r["key"] is not None
+        ]
+
+    assert {p: keyed(found) for p, found in rows.items()} == {p: keyed(found) for p, found in singles.items()}
+    loose = [r["value"] for p in rows for r in rows[p] if r["key"] is None]
+    assert sorted(map(str, loose)) == sorted(str(r["value"]) for r in batch.to_pylist() if r["key"] is None)
+    assert rows[4] == []
+
+
+@pytest.mark.kip("K253-01", "K253-13", "K253-28")
+@pytest.mark.parametrize(
+    ("columns", "native"), [("always", True), ("mixed", True), ("mixed", False)], ids=["always", "mixed", "fallback"]
+)
+def test_writers_of_columns_through_growth_and_shrink(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, columns: str, native: bool
+) -> None:
+    """Two writers of batches beside one of single records see 3 -> 5 -> 4 -> 6: the checker finds nothing."""
+    config = {"keyorder.arrow.native": native}
+    with Workload(kafka, tmp_path, topic_name, partitions=3, config=QUICK) as run:
+        run.consumer("c1", "g", columns="always")
+        run.writer("w1", rate=2_000, seed=1, columns=columns, config=config)
+        run.writer("w2", rate=2_000, seed=2, columns=columns, config=config)
+        run.writer("w3", rate=500, seed=3)
+        assert run.expand(5) == 0
+        assert run.shrink(4) == 0
+        assert run.expand(6) == 0
+        verdict = run.finish()
+
+        assert_in_order(verdict)
+        assert verdict.keys_moved > 50
+
+
+@WAYS
+def test_moved_keys_of_a_compacted_topic_are_cleared(kafka: KafkaUnderTest, topic_name: str, native: bool) -> None:
+    """The first row of a moved key is followed by a move tombstone at its earlier home, as by produce()."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config={**QUICK, "cleanup.policy": "compact"})
+    with OrderedProducer({**kafka.client_config(), "keyorder.arrow.native": native}) as producer:
+        keys = [f"k{i}" for i in range(40)]
+        assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": keys, "value": keys})) == 40
+        assert producer.flush(20) == 0
+        admin.expand(topic_name, 2)
+        assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": keys, "value": keys})) == 40
+        assert producer.flush(20) == 0
+    log = log_of(kafka, topic_name, 2)
+    moved = sorted(row["key"] for row in log[1])
+    assert moved
+    assert moved == sorted(row["key"] for row in log[0] if row["value"] is None)
+    assert all(row["headers"][0]["key"] == "keyorder-epoch" for row in log[1])
+
+
+def test_a_failed_row_blocks_its_key_until_it_is_told(
+    kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer
+) -> None:
+    """`arrow_failures` names it; whoever does not ask hears KeyBlockedError once, by either call. Other keys flow."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config={**QUICK, "max.message.bytes": "2000"})
+    good = pa.RecordBatch.from_pydict({"key": ["a", "b", "c"], "value": ["1", "2", "3"]})
+    bad = pa.RecordBatch.from_pydict({"key": ["b"], "value": ["x" * 50_000]})
+    for again in ("told", "arrow", "single"):
+        assert producer.produce_arrow(topic_name, good) == 3
+        assert producer.flush(20) == 0
+        assert producer.produce_arrow(topic_name, bad) == 1
+        assert producer.flush(20) == 0
+        if again == "told":
+            assert [(f.topic, f.partition, f.code) for f in producer.arrow_failures()] == [(topic_name, 0, 10)]
+        elif again == "arrow":
+            assert producer.produce_arrow(topic_name, good) == 1
+            with pytest.raises(KeyBlockedError):
+                producer.produce_arrow(topic_name, good.slice(1))
+        else:
+            producer.poll(0)
+            with producer._lock:
+                producer._harvest()
+            with pytest.raises(KeyBlockedError):
+                producer.produce(topic_name, "v", "b")
+    assert producer.produce_arrow(topic_name, good) == 3
+    assert producer.flush(20) == 0
+
+
+def test_what_cannot_be_taken_ends_the_batch(kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer) -> None:
+    """Rows before a row that is too large are taken; alone it raises. Other columns are refused."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    batch = pa.RecordBatch.from_pydict({"key": ["a"] * 3, "value": ["1", "x" * 1_100_000, "3"]})
+    assert producer.produce_arrow(topic_name, batch) == 1
+    with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
+        producer.produce_arrow(topic_name, batch.slice(1))
+    with pytest.raises(UsageError, match="'value' is int64"):
+        producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"value": [1]}))
+    assert producer.produce_arrow(topic_name, batch.slice(0, 0)) == 0
+    assert producer.flush(20) == 0
+
+
+def test_transactions_take_rows(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """What an aborted transaction held does not show, what a committed one held does; the abort blocks no key."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
+    with OrderedProducer({**kafka.client_config(), "transactional.id": topic_name}) as producer:
+        producer.init_transactions(30)
+        for number, end in enumerate((producer.abort_transaction, producer.commit_transaction)):
+            producer.begin_transaction()
+            keys = [f"k{i}" for i in range(50)]
+            batch = pa.RecordBatch.from_pydict({"key": keys, "value": [str(number)] * 50})
+            assert producer.produce_arrow(topic_name, batch) == 50
+            for key in keys:
+                producer.produce(topic_name, str(number), key)
+            end(30)
+        assert producer.arrow_failures() == []
+    values = [row["value"] for rows in log_of(kafka, topic_name, 2).values() for row in rows]
+    assert values == [b"1"] * 100
