@@ -205,22 +205,33 @@ def hashes(data, ends, bits, first, out):
         out[i] = murmur2(data + start, np.int64(ends[row + 1]) - start) if valid(bits, row) else -1
 
 
+@njit(cache=True, nogil=True, inline="always")
+def home_of(h, low, split, mask):
+    """Linear hashing. mask: low - 1 where low is a power of two, else 0: a modulus is a division, the dearest step."""
+    home = h & mask if mask else h % low
+    if home < split:
+        home = h & (2 * mask + 1) if mask else h % (2 * low)
+    return home
+
+
 @njit(cache=True, nogil=True)
 def homes(data, ends, bits, first, low, split, out):
-    # A modulus is a division, the dearest instruction here: powers of two take a mask.
-    mask = low - 1
-    binary = low & mask == 0
+    """The home of every key by a layout; -1 for null."""
+    mask = low - 1 if low & (low - 1) == 0 else 0
+    if len(bits) == 0:
+        end = np.int64(ends[first])
+        for i in range(len(out)):
+            start, end = end, np.int64(ends[first + i + 1])
+            out[i] = home_of(murmur2(data + start, end - start), low, split, mask)
+        return
     for i in range(len(out)):
         row = first + i
-        if not valid(bits, row):
-            out[i] = -1
-            continue
         start = np.int64(ends[row])
-        h = murmur2(data + start, np.int64(ends[row + 1]) - start)
-        home = h & mask if binary else h % low
-        if home < split:
-            home = h & (2 * low - 1) if binary else h % (2 * low)
-        out[i] = home
+        out[i] = (
+            home_of(murmur2(data + start, np.int64(ends[row + 1]) - start), low, split, mask)
+            if valid(bits, row)
+            else -1
+        )
 
 
 @njit(cache=True, nogil=True)
