@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from keyorder import Layout, TopicAdmin
 from keyorder.connector.crash import SINK_STEPS
 from keyorder.streaming.data_source import KeyorderDataSource
 from support.cluster import KafkaUnderTest
+from support.spark_driver import SparkDriver, faults, read_topic
 
 
 @pytest.fixture
@@ -23,31 +20,6 @@ def registered(spark: Any) -> Any:
     """The session, which knows the format."""
     spark.dataSource.register(KeyorderDataSource)
     return spark
-
-
-def read_topic(kafka: KafkaUnderTest, topic: str, isolation: str = "read_committed") -> list[Any]:
-    """All records of a topic, partition by partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": "reads",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-    found, ended = [], set()
-    while len(ended) < len(partitions):
-        message = consumer.poll(30)
-        assert message is not None, "the topic cannot be read to its end"
-        if message.error() is not None:
-            ended.add(message.partition())
-        else:
-            found.append(message)
-    consumer.close()
-    return found
 
 
 def per_key(messages: list[Any]) -> dict[bytes, list[bytes]]:
@@ -68,7 +40,7 @@ def test_a_batch_is_written_with_keys_headers_and_topics(
         rows, "key string, value string, headers array<struct<key:string,value:binary>>, topic string"
     )
     frame.write.format("keyorder").option("kafka.bootstrap.servers", kafka.bootstrap_servers).mode("append").save()
-    found = read_topic(kafka, topic_name)
+    found = read_topic(kafka.client_config(), topic_name)
     assert per_key(found) == {f"k{n}".encode(): [f"v{n}".encode()] for n in range(40)}
     layout = Layout(3, 3)
     for message in found:
@@ -82,7 +54,7 @@ def test_versions_are_written_as_the_last_header(registered: Any, kafka: KafkaUn
     frame = registered.range(0, 10, 1, 1).selectExpr("'k' as key", "cast(id as string) as value")
     writer = frame.write.format("keyorder").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     writer.option("topic", topic_name).option("keyorder.sink.version.header", "v").mode("append").save()
-    versions = [struct.unpack(">q", dict(m.headers())["v"])[0] for m in read_topic(kafka, topic_name)]
+    versions = [struct.unpack(">q", dict(m.headers())["v"])[0] for m in read_topic(kafka.client_config(), topic_name)]
     assert versions == list(range(10))
 
 
@@ -130,7 +102,7 @@ def await_batches(query: Any, more: int) -> None:
 def values_by_key(kafka: KafkaUnderTest, topic: str) -> dict[int, list[int]]:
     """Committed values of each key in the order of their timestamps."""
     values: dict[int, list[int]] = {}
-    for message in sorted(read_topic(kafka, topic), key=lambda m: m.timestamp()[1]):
+    for message in sorted(read_topic(kafka.client_config(), topic), key=lambda m: m.timestamp()[1]):
         values.setdefault(int(message.key()), []).append(int(message.value()))
     return values
 
@@ -155,61 +127,23 @@ def test_a_query_writes_through_growth_and_shrink(
         assert values == list(range(key, values[-1] + 1, 20))
 
 
-SCRIPT = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from support.spark_session import start_spark
-from keyorder.streaming.data_source import KeyorderDataSource
-spark = start_spark(Path({folder!r}))
-spark.dataSource.register(KeyorderDataSource)
-source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 60).option("numPartitions", 2).load()
-rows = source.selectExpr("cast(value % 20 as string) as key", "cast(value as string) as value")
-writer = rows.writeStream.format("keyorder").option("kafka.bootstrap.servers", {servers!r}).option("topic", {topic!r})
-writer = writer.option("checkpointLocation", {checkpoint!r}).option("keyorder.sink.exactly.once", "true")
-query = writer.trigger(processingTime="50 milliseconds").start()
-while not query.awaitTermination(0.1):
-    for progress in query.recentProgress[-1:]:
-        print(progress["batchId"], flush=True)
-"""
-
-
-def run_driver(
-    kafka: KafkaUnderTest, topic: str, folder: Path, crash_at: str, crash_file: str
-) -> subprocess.Popen[str]:
-    """A driver in a process of its own, whose worker dies once at the named step."""
-    script = SCRIPT.format(
-        tests=str(Path(__file__).parents[2]),
-        folder=str(folder),
-        servers=kafka.bootstrap_servers,
-        topic=topic,
-        checkpoint=str(folder / "checkpoint"),
-    )
-    environment = {**os.environ, "KEYORDER_CRASH_AT": crash_at, "KEYORDER_CRASH_ONCE": str(folder / crash_file)}
-    return subprocess.Popen(
-        [sys.executable, "-Ic", script], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    )
-
-
 def test_workers_and_drivers_killed_in_each_step_double_and_lose_nothing(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:
     TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 3)
     kills = int(os.environ.get("KEYORDER_SINK_KILLS", "3"))
-    seen = -1
+    finished = -1
+    spec = {"folder": str(tmp_path), "servers": kafka.bootstrap_servers, "topic": topic_name, "rows": 60}
     for turn in range(kills):
-        driver = run_driver(kafka, topic_name, tmp_path, SINK_STEPS[turn % len(SINK_STEPS)], f"crashed-{turn}")
-        assert driver.stdout is not None
+        crashed = tmp_path / f"crashed-{turn}"
+        step = SINK_STEPS[turn % len(SINK_STEPS)]
+        driver = SparkDriver(spec, {"KEYORDER_CRASH_AT": step, "KEYORDER_CRASH_ONCE": str(crashed)})
         try:
-            target = seen + 3
-            while seen < target:
-                line = driver.stdout.readline()
-                assert line, "the driver stopped"
-                seen = max(seen, int(line))
+            driver.await_batch(finished + 3)
+            finished = driver.finished
         finally:
-            # The whole process group at once: the driver's JVM, its Python, and the workers.
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-        assert (tmp_path / f"crashed-{turn}").exists(), "no worker reached that step"
-    for key, values in values_by_key(kafka, topic_name).items():
-        assert values == list(range(key, values[-1] + 1, 20))
+            driver.kill()
+        assert crashed.exists(), "no worker reached that step"
+    values = values_by_key(kafka, topic_name)
+    assert faults(values) == {"lost": 0, "doubled": 0, "reordered": 0}
+    assert min(each[-1] for each in values.values()) >= (finished + 1) * 60 - 20
