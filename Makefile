@@ -51,6 +51,9 @@ chaos: $(STAMP)  ## 40 random changes between 1 and 64 partitions on three broke
 writers: $(STAMP)  ## a change beneath 1 000 live writers, a tenth of which come and go while it is prepared
 	@KEYORDER_WRITERS=1000 $(BIN)/python -Im pytest tests/integration/test_many_writers.py -q
 
+spark-chaos: $(STAMP)  ## 20 random kills of Spark drivers and workers in mid batch, then brokers of three; SEED=n
+	@KEYORDER_SPARK_CHAOS=20 $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/streaming/sink/test_chaos.py -s
+
 bench: $(STAMP)  ## speed against other ways, in turns on one broker: ONLY=P9,P13 for some, QUICK=1 for a short form
 	@$(BIN)/keyorder bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 

@@ -22,12 +22,13 @@ _LOCK = Path(__file__).parents[1] / "tests" / "support" / "spark-kafka-4.2.0.loc
 @contextmanager
 def spark_session(cores: int = 2) -> Iterator[Any]:
     """A session in a Java machine of its own; a process has only one at a time."""
-    from keyorder.streaming.data_source import KeyorderDataSource
+    from keyorder.streaming.java import prepare_java
     from pyspark.sql import SparkSession
 
     lock = parse_lock(json.loads(_LOCK.read_text("utf-8")))
     jars = ensure_jars(lock, cache_dir() / f"spark-kafka-{lock.version}")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    prepare_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with tempfile.TemporaryDirectory(prefix="keyorder-bench-spark-") as folder:
         settings = {
@@ -44,7 +45,6 @@ def spark_session(cores: int = 2) -> Iterator[Any]:
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
-        session.dataSource.register(KeyorderDataSource)
         try:
             yield session
         finally:

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("partitioner", "connector", "streaming", "compaction")
-
-
-def _build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """With the backend of this environment if it is new enough, else with one that pip gets for the build."""
-    if int(version("setuptools").split(".")[0]) >= 77:
-        command = ["build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
-    else:
-        command = ["pip", "--disable-pip-version-check", "wheel", "--no-deps", "--wheel-dir", str(out), str(source)]
-    return subprocess.run([sys.executable, "-Im", *command], capture_output=True, text=True, check=False, cwd=out)
+from support.wheel import FOLDERS, ROOT, build_wheel
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy: in the checkout, remains of an earlier build would come along."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for folder in (*FOLDERS, "pyspark_keyorder"):
-        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for pattern in ("*.py", "pyproject.toml", "README.md", "LICENSE", "py.typed"):
-        for path in ROOT.glob(pattern):
-            shutil.copy(path, source)
-    built = _build(source, out)
-    if built.returncode and "Could not find a version that satisfies the requirement setuptools" in built.stderr:
-        pytest.skip("no build backend in this environment, and no package index within reach")
-    assert built.returncode == 0, built.stdout + built.stderr
-    (made,) = out.glob("*.whl")
-    return made
+    """Built once for all tests of this file."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_has_every_module_of_the_tree(wheel: Path) -> None:
