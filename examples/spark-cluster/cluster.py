@@ -6,8 +6,10 @@
 
 Then, with the Python of the executors, which needs keyorder's dependencies and not keyorder:
 
-    spark-submit --master spark://127.0.0.1:PORT --py-files keyorder.zip \\
-        --conf spark.pyspark.python=/path/of/executors/python pipeline.py
+    PYTHONPATH=keyorder.zip PYSPARK_PYTHON=/path/of/executors/python \\
+        spark-submit --master spark://127.0.0.1:PORT --py-files keyorder.zip pipeline.py ...
+
+PYTHONPATH is for the Python processes in which the driver plans a streaming read: Spark does not give them the archive.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def package(wheel: Path | None, out: Path) -> Path:
                 raise SystemExit(f"{name} is not installed here: pip install 'keyorder[spark]'")
             folder = Path(spec.origin).parent
             if (folder / "pyproject.toml").exists() or (folder.parent / "pyproject.toml").exists():
-                raise SystemExit(f"{folder} is a checkout: build a wheel (python -m build --wheel), and give it as --wheel")
+                raise SystemExit(
+                    f"{folder} is a checkout: build a wheel (python -m build --wheel), and give it as --wheel"
+                )
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
                     archive.write(path, f"{name}/{path.relative_to(folder).as_posix()}")

@@ -1,22 +1,24 @@
 """Reads a topic with keyorder and writes what it read to another, while both may grow and shrink.
 
-    spark-submit --master ... --py-files keyorder.zip --conf spark.pyspark.python=... \\
+    PYTHONPATH=keyorder.zip PYSPARK_PYTHON=... spark-submit --master ... --py-files keyorder.zip \\
         pipeline.py BOOTSTRAP_SERVERS FROM_TOPIC TO_TOPIC CHECKPOINT_FOLDER
 
-Ends when standard input does, or at once with everything that is there now: --available-now.
+Runs until it is killed, which loses and doubles nothing; with --available-now until it has read what is there now.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 
+from keyorder.streaming.data_source import KeyorderDataSource
 from pyspark.sql import SparkSession
 
 
 def main(servers: str, source: str, target: str, checkpoint: str, *options: str) -> None:
     """No shuffle in between: all rows of a key that a batch has are in one task, in their order."""
     spark = SparkSession.builder.appName("keyorder-pipeline").getOrCreate()
+    # Spark looks for installed packages in the executors' Python, and does not look into what was sent along.
+    spark.dataSource.register(KeyorderDataSource)
     rows = (
         spark.readStream.format("keyorder")
         .option("kafka.bootstrap.servers", servers)
@@ -35,15 +37,7 @@ def main(servers: str, source: str, target: str, checkpoint: str, *options: str)
     if "--available-now" in options:
         writer.trigger(availableNow=True).start().awaitTermination()
         return
-    query = writer.trigger(processingTime="200 milliseconds").start()
-    asked = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), asked.set()), daemon=True).start()
-    while not query.awaitTermination(0.2):
-        for progress in query.recentProgress[-1:]:
-            print(f"batch {progress['batchId']}: {progress['numInputRows']} rows", flush=True)
-        if asked.is_set():
-            query.stop()
-            return
+    writer.trigger(processingTime="200 milliseconds").start().awaitTermination()
 
 
 if __name__ == "__main__":

