@@ -12,6 +12,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .compile_cache import prepare
+
+prepare()
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 

@@ -31,8 +31,12 @@ class Run:
         durable = {"min.insync.replicas": str(max(1, replicas - 1))}
         self._admin.create(topic, 3, replication_factor=replicas, config=durable)
         self._spec = {"folder": str(folder), "servers": kafka.bootstrap_servers, "topic": topic, "rows": ROWS}
-        # A lease of a killed worker is waited for by the next change.
-        self._spec["options"] = {"keyorder.lease.ms": "8000", "keyorder.lease.margin.ms": "2000"}
+        if replicas == 1:  # the next change waits out the leases of workers that were killed
+            self._spec["options"] = {
+                "keyorder.lease.ms": "15000",
+                "keyorder.lease.renew.interval.ms": "1000",
+                "kafka.delivery.timeout.ms": "10000",
+            }
         self._offsets = LogOffsets(self.config)
         self.kills: list[str] = []
         self.finished = -1
