@@ -19,14 +19,19 @@ from keyorder.connector.local.versions import parse_lock
 _LOCK = Path(__file__).parents[1] / "tests" / "support" / "spark-kafka-4.2.0.lock.json"
 
 
+def native_jars() -> list[Path]:
+    """The jars of `format("kafka")`, fetched once and verified by checksum."""
+    lock = parse_lock(json.loads(_LOCK.read_text("utf-8")))
+    return ensure_jars(lock, cache_dir() / f"spark-kafka-{lock.version}")
+
+
 @contextmanager
 def spark_session(cores: int = 2) -> Iterator[Any]:
     """A session in a Java machine of its own; a process has only one at a time."""
+    from keyorder.streaming.data_source import KeyorderDataSource
     from keyorder.streaming.java import prepare_java
     from pyspark.sql import SparkSession
 
-    lock = parse_lock(json.loads(_LOCK.read_text("utf-8")))
-    jars = ensure_jars(lock, cache_dir() / f"spark-kafka-{lock.version}")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     prepare_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -38,13 +43,14 @@ def spark_session(cores: int = 2) -> Iterator[Any]:
             "spark.local.dir": folder,
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.sql.shuffle.partitions": str(cores),
-            "spark.jars": ",".join(str(jar) for jar in jars),
+            "spark.jars": ",".join(str(jar) for jar in native_jars()),
             "spark.log.level": "ERROR",
         }
         builder = SparkSession.builder.master(f"local[{cores}]").appName("keyorder-bench")
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
+        session.dataSource.register(KeyorderDataSource)
         try:
             yield session
         finally:
