@@ -9,13 +9,13 @@ from pyspark.sql.datasource import DataSource
 from .errors import SourceSchemaError
 from .options import source_options
 from .schema import source_schema
-from .sink.columns import check_schema
-from .sink.options import SinkOptions, sink_options
-from .sink.writer import BatchWriter, SaveModeError, StreamWriter
 from .source import BatchReader, StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from .sink.options import SinkOptions
+    from .sink.writer import BatchWriter, StreamWriter
 
 
 class KeyorderDataSource(DataSource):
@@ -42,12 +42,16 @@ class KeyorderDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises ConfigError, SinkSchemaError, SaveModeError."""
+        from .sink.writer import BatchWriter, SaveModeError
+
         if overwrite:
             raise SaveModeError
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Raises ConfigError, SinkSchemaError."""
+        from .sink.writer import StreamWriter
+
         return StreamWriter(self._sink(schema))
 
     def _check_fixed(self, schema: StructType) -> None:
@@ -55,6 +59,10 @@ class KeyorderDataSource(DataSource):
             raise SourceSchemaError
 
     def _sink(self, schema: StructType) -> SinkOptions:
+        # Spark starts a process for each question that it asks of a source: those of the sink's imports stay out of them.
+        from .sink.columns import check_schema
+        from .sink.options import sink_options
+
         options = sink_options(self.options)
         check_schema(schema, options.topic, options.explicit_partition)
         return options

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.streaming.data_source import KeyorderDataSource
+from keyorder.streaming.progress import GateListener, waiting_of
 from support.cluster import KafkaUnderTest
 from support.spark_source import ends_of, reading, rows_of
 
@@ -132,3 +133,37 @@ def committed(kafka: KafkaUnderTest, group: str, topic: str) -> dict[int, int]:
     found = consumer.committed([TopicPartition(topic, p) for p in range(8)], timeout=10)
     consumer.close()
     return {place.partition: place.offset for place in found if place.offset >= 0}
+
+
+def test_progress_tells_of_lag_and_gates_and_shows_no_secret(
+    source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """While a gate is closed its reason is in the progress; at the end there is neither lag nor gate. No secret anywhere."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2)
+    writer = Writer(kafka, topic_name)
+    writer.send(100)
+    assert writer.producer.flush(30) == 0
+    admin.expand(topic_name, 3)
+    writer.send(100)
+    writer.finish()
+    told: list[tuple[Any, ...]] = []
+    listener = GateListener(lambda *facts: told.append(facts), after=0.0)
+    source.streams.addListener(listener)
+    options = {"subscribe": topic_name, "startingOffsets": "earliest", "kafka.ssl.key.password": "hunter2"}
+    frame = reading(source, kafka, "keyorder", options, stream=True)
+    query = frame.writeStream.format("noop").queryName("told").option("checkpointLocation", str(tmp_path))
+    query = query.trigger(availableNow=True).start()
+    assert query.awaitTermination(90)
+    source.streams.removeListener(listener)
+    waiting = [each for progress in query.recentProgress for each in waiting_of(progress)]
+    plan = frame._jdf.queryExecution().toString() + query._jsq.toString()
+    texts = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+
+    assert (topic_name, 2) in waiting[0].gates
+    assert waiting[0].behind[topic_name, 2] > 0
+    assert (waiting[-1].lag, waiting[-1].gates) == (0, {})
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows][-1] > 0
+    assert told
+    assert all((name, place) == ("told", (topic_name, 2)) for name, place, *_ in told)
+    assert not [text for text in [plan, *map(str, query.recentProgress), *texts] if "hunter2" in text]
