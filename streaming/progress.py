@@ -39,14 +39,18 @@ class Waiting:
 
 
 def waiting_of(progress: StreamingQueryProgress) -> list[Waiting]:
-    """How far each keyorder source of a query is behind its logs, and what holds it back."""
+    """How far each Kafka source of a query is behind its logs, and what holds it back; other sources are left out."""
     found = []
     for source in progress.sources:
         latest, end = _dict(source.latestOffset), _dict(source.endOffset)
-        if not latest or not source.description.lower().startswith("keyorder"):
+        try:
+            # The progress names no format: a source whose offsets have another shape is another one.
+            logs, read = from_dict(latest), from_dict(end)
+        except (AttributeError, TypeError, ValueError):
             continue
-        read = from_dict(end)
-        behind = {place: max(0, log_end - read.get(place, 0)) for place, log_end in from_dict(latest).items()}
+        if not logs:
+            continue
+        behind = {place: max(0, log_end - read.get(place, 0)) for place, log_end in logs.items()}
         gates = {(t, int(p)): why for t, parts in latest.get(GATES_KEY, {}).items() for p, why in parts.items()}
         found.append(Waiting(behind, gates))
     return found

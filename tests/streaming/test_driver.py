@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.arrow.reader import ArrowReader
 from keyorder.partitioner.errors import ConfigError, IdentityMismatchError
+from keyorder.streaming import reading
 from keyorder.streaming.driver import QueryDriver
 from keyorder.streaming.errors import DataLossError
 from keyorder.streaming.offsets import Place, Range
@@ -17,6 +19,13 @@ from keyorder.streaming.options import SourceOptions, source_options
 from keyorder.streaming.reading import read_ranges
 from support.cluster import KafkaUnderTest
 from support.spark_source import create, send
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_reader_is_left() -> Iterator[None]:
+    """Tasks ran in this process: their warm readers would go on asking for a broker that has stopped."""
+    yield
+    reading._WARM.close()
 
 
 def options(kafka: KafkaUnderTest, **given: str) -> SourceOptions:

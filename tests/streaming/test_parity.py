@@ -203,9 +203,9 @@ def test_transactions(source: Any, kafka: KafkaUnderTest, tmp_path: Path) -> Non
             producer.produce("transactions", f"{commit}-{n}".encode(), partition=0)
         producer.flush(30)  # an abort would throw away what was not sent yet
         producer.commit_transaction() if commit else producer.abort_transaction()
-    for level in ("read_committed", "read_uncommitted"):
+    for level, most in (("read_committed", "5"), ("read_uncommitted", "50")):
         options = {"subscribe": "transactions", "kafka.isolation.level": level, "startingOffsets": "earliest"}
-        options["maxOffsetsPerTrigger"] = "3"
+        options["maxOffsetsPerTrigger"] = most
         native, ours = (run(source, kafka, form, options, tmp_path / level / form) for form in BOTH)
 
         assert len(native.rows) == (5 if level == "read_committed" else 14)
