@@ -20,6 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, TopicPartition
 from keyorder import OrderedConsumer
 from keyorder.connector import clock
+from keyorder.connector.messages import offset_of
 
 OLD = b"old"
 _BATCH, _TICK, _PATIENCE = 200, 0.01, 120.0
@@ -67,22 +68,20 @@ class _Child:
         self._place = TopicPartition(self._topic, self._partition)
         self._rate, self._backlog, self._waits = spec["rate"], spec["backlog"], spec["waits"]
         self._block: float | None = spec["block"]
-        config = {"group.id": self._topic, "auto.offset.reset": "earliest", **spec["config"]}
+        config = {"group.id": self._topic, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100, **spec["config"]}
         self._consumer: Any = OrderedConsumer(config) if self._block is None else Consumer(config)
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._limit, self._parents, self._look_at = inf, dict[int, int](), 0.0
         self._kept: deque[Message] = deque()
         self._seen: dict[int, float] = {}
-        self._old, self._due, self._drained, self._shown = 0, 0.0, False, False
+        self._old, self._due = 0, 0.0
+        self._gone = self._drained = self._shown = False
 
     def run(self) -> None:
         """Until all that is due was given out."""
         self._consumer.assign([self._place])
-        if self._waits:
-            self._consumer.pause([self._place])
-        while self._consumer.committed([self._place], 10)[0].offset < 0 and self._block is None:
+        while self._block is None and self._consumer.position([self._place])[0].offset < 0:
             self._consume()
-        self._consume()
         threading.Thread(target=self._listen, daemon=True).start()
         self._say("ready")
         due: int | None = None
@@ -91,8 +90,11 @@ class _Child:
             if clock.now() > until:
                 raise RuntimeError(f"{len(self._seen)} of {due} records after {_PATIENCE:.0f} s")
             due = self._obey(due)
-            self._consume()
-            if self._due and self._old >= self._backlog and not self._drained:
+            if self._waits and not self._gone:
+                threading.Event().wait(_TICK)  # an application that is behind: the client library fetches meanwhile
+            else:
+                self._consume()
+            if self._gone and self._old >= self._backlog and not self._drained:
                 self._drained = True
                 self._say("drained")
         self._say(json.dumps(self._seen))
@@ -110,8 +112,7 @@ class _Child:
             self._limit = found["limit"]
             self._parents = {int(p): end for p, end in found["parents"].items()}
         self._look_at = self._due = clock.now()
-        if self._waits:
-            self._consumer.resume([self._place])
+        self._gone = True
         self._say("gone")
         return due
 
@@ -121,9 +122,9 @@ class _Child:
             if message.error() is not None:
                 raise RuntimeError(str(message.error()))
             self._kept.append(message)
-        if self._parents and clock.now() >= self._look_at and self._kept and self._kept[0].offset() >= self._limit:
+        if self._parents and clock.now() >= self._look_at and self._kept and offset_of(self._kept[0]) >= self._limit:
             self._look()
-        while self._kept and self._kept[0].offset() < self._limit:
+        while self._kept and offset_of(self._kept[0]) < self._limit:
             self._give(self._kept.popleft())
         if self._partition in self._parents and not self._shown and self._old >= self._backlog:
             self._shown = True  # as a shard's end is written down by whoever reads it
