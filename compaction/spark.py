@@ -160,7 +160,8 @@ def _versioned(source: DataFrame, strategy: Strategy) -> DataFrame:
         hint, copy = _last_header(HINT_HEADER), _last_header(COPY_HEADER)
         marker = F.when(F.col("value").isNull(), hint.cast("string"))
         checksum = F.crc32(F.coalesce(F.col("value"), F.lit(b"")))
-        copied = F.when(copy.isNotNull(), F.struct(copy.alias("header"), checksum.alias("checksum")))
+        counts = F.lit(strategy.kind is not StrategyKind.OFFSET)  # by offset the last record wins, whatever it is
+        copied = F.when(counts & copy.isNotNull(), F.struct(copy.alias("header"), checksum.alias("checksum")))
     return source.filter(F.col("key").isNotNull()).select(
         "*",
         known.alias("known"),

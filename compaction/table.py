@@ -211,7 +211,9 @@ class VersionTable:
             counts.malformed += malformed(headers, strategy.header)
         number = strategy.version(offset, timestamp, headers)
         counts.unversioned += number == ABSENT
-        original = copied_place(headers, self.topic_id, value) if headers else None
+        # By offset the last record wins whatever it is, as it does for the broker.
+        by_place = strategy.kind is StrategyKind.OFFSET or not headers
+        original = None if by_place or headers is None else copied_place(headers, self.topic_id, value)
         if original is None:
             self.store.put(key, Version(number, epoch, offset, partition, timestamp, headers, value))
         else:

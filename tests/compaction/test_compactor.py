@@ -165,6 +165,9 @@ def test_a_tie_between_look_and_append_goes_to_the_later_record(
     send(kafka, topic_name, ("a", "low again", 1))
     with compactor(kafka, topic_name) as it:
         assert (it.run().appends, it.run().appends) == (1, 0)
+    by_offset = {**kafka.client_config(), "compaction.strategy": "offset"}
+    with CompactedView(by_offset, topic_name) as view:
+        assert view.load().get("a") == b"second"  # the copy, as for the cleaner, and not what it has displaced
     assert {each.value for each in clean(kafka, topic_name)} == {b"second"}
 
 

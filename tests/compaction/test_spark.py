@@ -101,7 +101,8 @@ def by_the_view(rows: list[tuple[Any, ...]], strategy: Strategy) -> dict[bytes, 
             continue
         ms = round(stamp.timestamp() * 1000)
         version = strategy.version(offset, ms, headers)
-        place = copied_place(headers or [], "id", value) or (place_epoch(routing, key, partition, offset), offset)
+        original = None if strategy == Strategy() else copied_place(headers or [], "id", value)
+        place = original or (place_epoch(routing, key, partition, offset), offset)
         store.put(key, Version(version, *place, partition, ms, headers, value))
     return {key: entry.best.value for key, entry in store.entries() if entry.best.value is not None}
 
