@@ -73,6 +73,10 @@ class _Record:
         self.callback, self.timestamp, self.headers = callback, timestamp, headers
 
 
+def _row_failed(error: KafkaError | None, message: Message) -> None:
+    """Stands where a callback would: the record is a row of produce_arrow, whose failures are kept for arrow_failures."""
+
+
 class OrderedProducer:
     """A producer for managed topics. Used as confluent_kafka.Producer, with the same settings; thread-safe.
 
@@ -221,7 +225,9 @@ class OrderedProducer:
         return self._columns.produce(topic, data)
 
     def arrow_failures(self) -> list[Failure]:
-        """Rows of produce_arrow that failed since the last call: topic, partition, error code, hash of the key.
+        """Rows of produce_arrow that failed since the last call: topic, partition (-1: none yet), error code, hash of the key.
+
+        Purged ones are among them. None, once flush() has left nothing: every row was acknowledged.
 
         A key of which a row has failed takes no more records until this, or a KeyBlockedError, has told.
         """
@@ -304,6 +310,9 @@ class OrderedProducer:
         """Drop held records (their callbacks hear of a purge), then abort the transaction."""
         self.purge(in_queue=True, in_flight=False)
         self._raw.abort_transaction(timeout)
+        if self._columns is not None:
+            with self._lock:
+                self._columns.forget_purged()
         self._end_offsets(False)
 
     def send_offsets_to_transaction(self, positions: list[Any], group_metadata: Any, timeout: float = -1) -> None:
@@ -442,7 +451,7 @@ class OrderedProducer:
         headers: Headers,
     ) -> bool:
         """A row that goes as a single record. Under the lock. False when there is no room for it."""
-        record = _Record(topic, sending, value, None, timestamp, headers)
+        record = _Record(topic, sending, value, _row_failed, timestamp, headers)
         route = None if key is None else sending.routing.of(key)
         if sending.must_wait(key, route):
             if self._held >= self._settings.hold_limit:
@@ -503,11 +512,14 @@ class OrderedProducer:
                     key = key_bytes(key)
                     dropped = sending.drop_key(key)
                     self._held -= len(dropped)
-                    if (ours or callback is None) and error.code() not in _PURGED:
+                    if (ours or callback in (None, _row_failed)) and error.code() not in _PURGED:
                         self._blocked[(message.topic() or "", key)] = error.str()
             if not cohort.unresolved:
                 self._silent.pop(cohort, None)
-        if callback is not None:
+        if callback is _row_failed:
+            if error is not None:
+                self._row_failed(error, message)
+        elif callback is not None:
             if ours:
                 self._deferred.append((callback, error, message))
             else:
@@ -524,7 +536,10 @@ class OrderedProducer:
             return
 
         def cleared(failure: KafkaError | None) -> None:
-            if record.callback is not None:
+            if record.callback is _row_failed:
+                if failure is not None:
+                    self._row_failed(failure, message)
+            elif record.callback is not None:
                 self._deferred.append((record.callback, failure, message))
             with self._lock:
                 self._clearing -= 1
@@ -543,8 +558,21 @@ class OrderedProducer:
 
     def _report(self, dropped: list[Held[_Record]], error: KafkaError) -> None:
         for held in dropped:
-            if held.record.callback is not None:
+            if held.record.callback is _row_failed:
+                self._row_failed(error, _undelivered(held))
+            elif held.record.callback is not None:
                 self._deferred.append((held.record.callback, error, _undelivered(held)))
+
+    def _row_failed(self, error: KafkaError, message: Message) -> None:
+        """A row of produce_arrow that went as a single record. With or without the lock."""
+        if self._columns is not None:
+            place, key = message.partition(), message.key()
+            self._columns.note(
+                message.topic() or "",
+                -1 if place is None else place,
+                error.code(),
+                None if key is None else key_bytes(key),
+            )
 
     def _run_event(self, call: Callable[[], object]) -> None:
         """An event callback of the application: on its own threads alone."""
@@ -600,8 +628,7 @@ class OrderedProducer:
         except BufferError:
             return False
         except KafkaException as raised:
-            if held.record.callback is not None:
-                self._deferred.append((held.record.callback, raised.args[0], _undelivered(held)))
+            self._report([held], raised.args[0])
         self._hold_times.append(now - held.since)
         return True
 

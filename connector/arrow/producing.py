@@ -7,6 +7,7 @@ key's rows in one chunk all go the same way, so its order is that of the rows.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 20_000
 _ANY_KEY = -2
-# The application dropped these by purge() or by aborting: it knows.
+# Dropped by purge(), by aborting, or by the library's fatal error: such rows are told of, but block no key.
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
 
@@ -54,6 +55,7 @@ class ColumnProducing:
         self._routes: dict[str, _Routes] = {}
         self._blocks: dict[Cohort, tuple[TopicSending[Any], Block]] = {}
         self._failures: list[Failure] = []
+        self._noted: deque[Failure] = deque()
         self._refused: tuple[str, int] | None = None
         self.blocked: dict[tuple[str, int], str] = {}
 
@@ -179,10 +181,7 @@ class ColumnProducing:
 
     def _before_blocked(self, topic: str, hashes: Any) -> int:
         """How many rows come before the first whose key is blocked. Raises KeyBlockedError if that is the first one."""
-        producer = self._producer
-        for own_topic, key in list(producer._blocked):
-            self.blocked.setdefault((own_topic, key_hash(key)), producer._blocked[own_topic, key])
-            del producer._blocked[own_topic, key]
+        self._take_over_blocked()
         mine = [key for own_topic, key in self.blocked if own_topic == topic]
         if not mine:
             return len(hashes)
@@ -191,6 +190,15 @@ class ColumnProducing:
             self._refused = topic, _ANY_KEY if _ANY_KEY in mine else int(hashes[0])
             raise KeyBlockedError(topic, self.blocked[self._refused])
         return int(found[0]) if len(found) else len(hashes)
+
+    def _take_over_blocked(self) -> None:
+        blocked = self._producer._blocked
+        for topic, key in list(blocked):
+            self.blocked.setdefault((topic, key_hash(key)), blocked.pop((topic, key)))
+
+    def note(self, topic: str, partition: int, code: int, key: bytes | None) -> None:
+        """A row that went as a single record has failed, or was dropped while it was held. With or without the lock."""
+        self._noted.append(Failure(topic, partition, code, -1 if key is None else key_hash(key)))
 
     def refuse(self, topic: str, hashed: int) -> None:
         """Raise once for a blocked key: with this the application knows."""
@@ -205,9 +213,12 @@ class ColumnProducing:
             if block.acknowledged > sending.acknowledged.get(block.partition, 0):
                 sending.acknowledged[block.partition] = block.acknowledged
         failures, lost = self._sender.tally.failures()
-        failures = [failure for failure in failures if failure.code not in _PURGED]
         self._failures += failures
+        while self._noted:
+            self._failures.append(self._noted.popleft())
         for failure in failures:
+            if failure.code in _PURGED:
+                continue
             text = KafkaError(failure.code).str()
             for cohort, (_, block) in self._blocks.items():
                 if failure.code in _UNRESOLVED and (block.topic, block.partition) == (failure.topic, failure.partition):
@@ -226,10 +237,16 @@ class ColumnProducing:
     def failures(self) -> list[Failure]:
         """Rows that failed since the last call; their keys are free again, since the application knows now."""
         self.harvest()
+        self._take_over_blocked()
         failures, self._failures = self._failures, []
         for failure in failures:
             self.blocked.pop((failure.topic, failure.key_hash), None)
         return failures
+
+    def forget_purged(self) -> None:
+        """Rows of a transaction that the application has aborted: it knows."""
+        self.harvest()
+        self._failures = [failure for failure in self._failures if failure.code not in _PURGED]
 
     def close(self) -> None:
         """Release what was opened, before the producer is closed."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
 from ...connector.producer import OrderedProducer
+from ...partitioner.errors import KeyBlockedError
 from .columns import Rows, split_by_topic
 from .errors import SinkDeliveryError
 from .options import SinkOptions
@@ -33,7 +34,6 @@ class Delivery:
             self.rows += batch.num_rows
             for rows in split_by_topic(batch, self._options.topic):
                 self._send_rows(rows)
-            self._producer.poll(0)
             self._check()
 
     def settle(self) -> None:
@@ -42,9 +42,27 @@ class Delivery:
         self._check()
 
     def _send_rows(self, rows: Rows) -> None:
+        if rows.partition is not None:
+            self._send_placed(rows)
+            return
+        columns = {"key": rows.key, "value": rows.value}
+        if rows.headers is not None:
+            columns["headers"] = rows.headers
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        while len(batch):
+            try:
+                batch = batch.slice(self._producer.produce_arrow(rows.topic, batch))
+            except (BufferError, KeyBlockedError) as raised:
+                self._check()
+                if isinstance(raised, KeyBlockedError):
+                    raise
+
+    def _send_placed(self, rows: Rows) -> None:
+        """Rows with a partition of their own, one by one."""
+        assert rows.partition is not None
         keys, values = rows.key.to_pylist(), rows.value.to_pylist()
         headers = [None] * len(rows) if rows.headers is None else rows.headers.to_pylist()
-        partitions = [-1] * len(rows) if rows.partition is None else rows.partition.fill_null(-1).to_pylist()
+        partitions = rows.partition.fill_null(-1).to_pylist()
         for key, value, header, partition in zip(keys, values, headers, partitions, strict=True):
             pairs = None if header is None else [(h["key"], h["value"]) for h in header]
             self._send_row(rows.topic, key, value, pairs, partition)
@@ -68,10 +86,14 @@ class Delivery:
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            topic = message.topic() or "?"
-            self._failed[topic] = self._failed.get(topic, 0) + 1
-            self._first_error = self._first_error or f"{error.name()}: {error.str()}"
+            self._note(message.topic() or "?", error)
+
+    def _note(self, topic: str, error: KafkaError) -> None:
+        self._failed[topic] = self._failed.get(topic, 0) + 1
+        self._first_error = self._first_error or f"{error.name()}: {error.str()}"
 
     def _check(self) -> None:
+        for failure in self._producer.arrow_failures():
+            self._note(failure.topic, KafkaError(failure.code))
         for topic, failed in self._failed.items():
             raise SinkDeliveryError(topic, failed, self._first_error)

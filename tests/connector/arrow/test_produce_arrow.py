@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
-from keyorder import OrderedProducer, TopicAdmin
+from confluent_kafka import KafkaError, KafkaException
+from keyorder import Layout, OrderedProducer, TopicAdmin
 from keyorder.connector.arrow.reader import ArrowReader
 from keyorder.connector.arrow.sender import NativeSender
 from keyorder.partitioner.errors import KeyBlockedError, UsageError
@@ -153,6 +153,39 @@ def test_a_failed_row_blocks_its_key_until_it_is_told(
                 producer.produce(topic_name, "v", "b")
     assert producer.produce_arrow(topic_name, good) == 3
     assert producer.flush(20) == 0
+
+
+def test_rows_that_went_as_single_records_are_told_of_too(
+    kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer
+) -> None:
+    """The first write of a moved key on a compacted topic does: refused by the broker, it must not vanish unheard."""
+    admin = TopicAdmin(kafka.client_config())
+    settings = {**QUICK, "cleanup.policy": "compact", "max.message.bytes": "2000"}
+    admin.create(topic_name, 1, config=settings)
+    admin.expand(topic_name, 2)
+    key = next(f"k{n}" for n in range(100) if Layout(1, 2).home(f"k{n}".encode()) == 1)
+    assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": [key], "value": ["x" * 50_000]})) == 1
+    assert producer.flush(20) == 0
+    assert [(f.topic, f.partition, f.code) for f in producer.arrow_failures()] == [(topic_name, 1, 10)]
+    assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": [key], "value": ["x"]})) == 1
+    assert producer.flush(20) == 0
+    assert producer.arrow_failures() == []
+
+
+@WAYS
+def test_purged_rows_are_told_of_and_block_no_key(kafka: KafkaUnderTest, topic_name: str, native: bool) -> None:
+    """As produce()'s callbacks tell. The library purges by itself, too, when it meets a fatal error."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    config = {**kafka.client_config(), "linger.ms": 15_000, "keyorder.arrow.native": native}
+    rows = pa.RecordBatch.from_pydict({"key": ["a", "b", "c"], "value": ["1", "2", "3"]})
+    with OrderedProducer(config) as producer:
+        assert producer.produce_arrow(topic_name, rows) == 3
+        producer.purge()
+        assert producer.flush(20) == 0
+        codes = [failure.code for failure in producer.arrow_failures()]
+        assert codes == [KafkaError._PURGE_QUEUE] * 3
+        assert producer.produce_arrow(topic_name, rows) == 3
+        producer.purge()
 
 
 def test_what_cannot_be_taken_ends_the_batch(kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer) -> None:
