@@ -14,6 +14,7 @@ import requests
 import tenacity
 
 from .errors import ChecksumError, DownloadError
+from .https import session
 from .repository import kafka_dir, repository_url
 from .versions import KafkaLock, LockedJar
 
@@ -111,7 +112,11 @@ def _fetch_once(url: str, jar: LockedJar, path: Path, counter: _Counter) -> None
     digest, received = hashlib.sha256(), 0
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file, requests.get(url, stream=True, timeout=_TIMEOUT) as answer:
+        with (
+            os.fdopen(handle, "wb") as file,
+            session() as https,
+            https.get(url, stream=True, timeout=_TIMEOUT) as answer,
+        ):
             answer.raise_for_status()
             for chunk in answer.iter_content(_CHUNK):
                 received += len(chunk)
