@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._version import __version__
     from .connector.admin import TopicAdmin
-    from .connector.consumer import OrderedConsumer
-    from .connector.listener import KeyRebalanceListener
-    from .connector.producer import OrderedProducer
+    from .connector.consuming.consumer import OrderedConsumer
+    from .connector.consuming.listener import KeyRebalanceListener
+    from .connector.producing.producer import OrderedProducer
     from .partitioner.errors import KeyorderError
     from .partitioner.layout import Layout
 
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 _HOME_OF = {
-    "KeyRebalanceListener": ".connector.listener",
+    "KeyRebalanceListener": ".connector.consuming.listener",
     "KeyorderError": ".partitioner.errors",
     "Layout": ".partitioner.layout",
-    "OrderedConsumer": ".connector.consumer",
-    "OrderedProducer": ".connector.producer",
+    "OrderedConsumer": ".connector.consuming.consumer",
+    "OrderedProducer": ".connector.producing.producer",
     "TopicAdmin": ".connector.admin",
     "__version__": "._version",
 }

@@ -16,9 +16,9 @@ from typing import Any, cast
 from confluent_kafka import Producer
 from keyorder.connector import clock
 from keyorder.connector.config import connection_of, producer_settings
-from keyorder.connector.control_reader import ControlMessage, ControlReader, Look
-from keyorder.connector.control_topics import Slot, all_writer_slots, timeline_slot
-from keyorder.connector.writer_session import WriterSession, control_producer
+from keyorder.connector.control.control_reader import ControlMessage, ControlReader, Look
+from keyorder.connector.control.control_topics import Slot, all_writer_slots, timeline_slot
+from keyorder.connector.producing.writer_session import WriterSession, control_producer
 from keyorder.partitioner.lease import Standing
 from keyorder.partitioner.timeline import Timeline
 

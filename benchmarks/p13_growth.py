@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not re-exported
 from keyorder import Layout, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
-from keyorder.connector.control_reader import readable
-from keyorder.connector.control_topics import all_writer_slots, timeline_slot, writer_slot
+from keyorder.connector.control.control_reader import readable
+from keyorder.connector.control.control_topics import all_writer_slots, timeline_slot, writer_slot
 from keyorder.connector.metadata import wait_for_partitions
 from keyorder.partitioner.gate import Gates
 from keyorder.partitioner.members import WriterSet

@@ -12,7 +12,7 @@ from ..connector.config import connection_of
 from ..connector.crash import crash_point
 from ..connector.kafka_errors import translate
 from ..connector.messages import Headers
-from ..connector.producer import OrderedProducer
+from ..connector.producing.producer import OrderedProducer
 from ..partitioner.errors import BrokerUnreachableError, IneligibleWriterError
 from .errors import CompactorFencedError
 from .versions import COPY_HEADER, Version, copy_header

@@ -18,11 +18,11 @@ from ..connector import clock
 from ..connector.admin import TopicAdmin
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, SWITCHED_CONFIG, Finding, check_compaction
 from ..connector.config import connection_of
+from ..connector.control.timeline_edit import edit
 from ..connector.kafka_errors import translate
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import Headers, offset_of, place_of
 from ..connector.metadata import topic_config
-from ..connector.timeline_edit import edit
 from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError
 from ..partitioner.routing import HINT_HEADER
 from ..partitioner.timeline import Timeline

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from ..connector.admin import TopicAdmin
 from ..connector.config import connection_of
+from ..connector.consuming.view import unmanaged
 from ..connector.metadata import identify
-from ..connector.view import unmanaged
 from ..partitioner.errors import ConfigError
 from ..partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ..partitioner.timeline import Timeline

@@ -21,9 +21,9 @@ from confluent_kafka import Message
 from ..connector import clock
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG
 from ..connector.config import split
+from ..connector.consuming.view import View, ViewKeeper
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import Headers, offset_of
-from ..connector.view import View, ViewKeeper
 from ..partitioner.errors import ConfigError, StaleViewError
 from ..partitioner.routing import HINT_HEADER, parse_hint
 from .store import VersionStore

@@ -25,10 +25,9 @@ from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Retirement, Timeline
 from . import clock
 from .compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
 from .config import boolean, connection_of, milliseconds, split
-from .control_reader import ControlMessage, readable
-from .control_topics import Slot, all_writer_slots, ensure, existing, timeline_slot
-from .controller import Change, Progress, TopologyController
-from .draining import DEFAULT_DELAY_MS, DELAY, ENABLE, Drainer, DrainStep
+from .control.control_reader import ControlMessage, readable
+from .control.control_topics import Slot, all_writer_slots, ensure, existing, timeline_slot
+from .control.timeline_edit import ChangeOpenError, edit
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
 from .metadata import identify, is_compacted, patiently, wait_for_partitions
@@ -42,8 +41,9 @@ from .operations.forecast import ChangeForecast, ForcedDrain
 from .operations.notices import Notice
 from .operations.outcomes import DeletePartitionsResult, outcomes
 from .operations.planning import Planner
-from .rehoming import RehomingPlan, RehomingTerms
-from .timeline_edit import ChangeOpenError, edit
+from .topology.controller import Change, Progress, TopologyController
+from .topology.draining import DEFAULT_DELAY_MS, DELAY, ENABLE, Drainer, DrainStep
+from .topology.rehoming import RehomingPlan, RehomingTerms
 
 _LOGGER = logging.getLogger("keyorder.admin")
 

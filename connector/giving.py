@@ -6,7 +6,7 @@ from collections import deque
 
 from confluent_kafka import Message
 
-from .membership import Membership
+from .consuming.membership import Membership
 from .messages import Place, place_of
 from .parcels import Item, Parcel, items_of
 

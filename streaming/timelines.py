@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from ..connector import clock
 from ..connector.config import connection_of
-from ..connector.control_reader import ControlMessage, ControlReader
-from ..connector.control_topics import timeline_slot
+from ..connector.control.control_reader import ControlMessage, ControlReader
+from ..connector.control.control_topics import timeline_slot
 from ..connector.kafka_errors import translate, translated
 from ..partitioner.errors import NotAuthorizedError, StaleViewError
 from ..partitioner.records import CONTROL_TOPIC, Waiver, waiver_of_key

@@ -13,7 +13,7 @@ from keyorder import OrderedProducer
 from keyorder.connector import clock
 from keyorder.connector.admin import split_topic_config
 from keyorder.connector.config import consumer_settings
-from keyorder.connector.view import View, unmanaged
+from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.gate import Gates
 from keyorder.partitioner.modes import Mode

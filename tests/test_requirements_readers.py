@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 from keyorder.connector import clock
-from keyorder.connector.committing import Committer
 from keyorder.connector.config import consumer_settings
-from keyorder.connector.gating import Gatekeeper
-from keyorder.connector.origins import OriginWatch
-from keyorder.connector.owned import Owned
+from keyorder.connector.consuming.committing import Committer
+from keyorder.connector.consuming.gating import Gatekeeper
+from keyorder.connector.consuming.origins import OriginWatch
+from keyorder.connector.consuming.owned import Owned
+from keyorder.connector.consuming.positions import GroupPositions
+from keyorder.connector.consuming.reading import Intake
+from keyorder.connector.consuming.strays import StrayPolicy, Strays
+from keyorder.connector.consuming.view import View
 from keyorder.connector.parcels import MessageParcel, items_of
-from keyorder.connector.positions import GroupPositions
-from keyorder.connector.reading import Intake
-from keyorder.connector.strays import StrayPolicy, Strays
-from keyorder.connector.view import View
 from keyorder.partitioner.errors import PeerError, StaleViewError
 from keyorder.partitioner.routing import HINT_HEADER
 from keyorder.partitioner.starts import Commit

@@ -11,8 +11,8 @@ from typing import Any
 from confluent_kafka import Message, TopicPartition
 
 from .. import clock
-from ..consumer import Gate, OrderedConsumer
-from ..listener import KeyRebalanceListener
+from ..consuming.consumer import Gate, OrderedConsumer
+from ..consuming.listener import KeyRebalanceListener
 from .calling import call, in_callback, on_loop, with_callbacks
 
 # The consumer is one thread's at a time; a long poll is cut, so that a commit or a pause gets its turn.

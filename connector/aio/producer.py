@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from ..messages import Headers
-from ..producer import OrderedProducer
+from ..producing.producer import OrderedProducer
 from .calling import call, with_callbacks
 
 _POLL = 0.1

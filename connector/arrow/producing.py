@@ -25,7 +25,7 @@ from .sender import Rows, most_bytes, sender
 from .tally import Block, Failure
 
 if TYPE_CHECKING:
-    from ..producer import OrderedProducer
+    from ..producing.producer import OrderedProducer
 
 _CHUNK = 20_000
 _ANY_KEY = -2

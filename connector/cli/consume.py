@@ -11,7 +11,7 @@ import click
 from confluent_kafka import KafkaException, Message
 
 from .. import clock
-from ..consumer import OrderedConsumer
+from ..consuming.consumer import OrderedConsumer
 from .connecting import Connection, connection_options, pairs
 from .output import output_option
 

@@ -13,10 +13,10 @@ from ...partitioner.errors import KeyorderError
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
-from ..drain_job import DrainJob
-from ..scaling_policy import ScalingPolicies, load_policies
-from ..supervised import SupervisedCluster
-from ..supervisor import Event, Job, Supervisor, failure
+from ..topology.drain_job import DrainJob
+from ..topology.scaling_policy import ScalingPolicies, load_policies
+from ..topology.supervised import SupervisedCluster
+from ..topology.supervisor import Event, Job, Supervisor, failure
 from .connecting import Connection, connection_options
 from .main import exit_code
 from .output import output_option

@@ -8,7 +8,7 @@ import click
 from confluent_kafka import KafkaError, Message
 
 from ...partitioner.errors import KafkaOperationError, UsageError
-from ..producer import OrderedProducer
+from ..producing.producer import OrderedProducer
 from .connecting import Connection, connection_options, pairs
 from .output import emit_json, output_option
 

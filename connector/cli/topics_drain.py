@@ -10,8 +10,8 @@ from dataclasses import asdict
 import click
 
 from ..admin import TopicAdmin
-from ..draining import DrainStep
-from ..rehoming import RehomingPlan, RehomingTerms
+from ..topology.draining import DrainStep
+from ..topology.rehoming import RehomingPlan, RehomingTerms
 from .connecting import Connection, connection_options
 from .output import emit, emit_json, output_option
 

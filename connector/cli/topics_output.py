@@ -12,10 +12,10 @@ import click
 
 from ...partitioner.layout import Layout
 from ...partitioner.timeline import Drain, Epoch, OpenChange, Retirement
-from ..controller import Change
 from ..group_gates import GateNeed, GroupGate
 from ..operations.description import GroupDescription, TopicDescription
 from ..operations.notices import Notice
+from ..topology.controller import Change
 from .output import emit_table
 
 _STEPS = {

@@ -15,7 +15,7 @@ from ...partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ...partitioner.timeline import Timeline
 from ..admin import TopicAdmin
 from ..log_offsets import LogOffsets
-from ..log_scan import LogScan
+from ..topology.log_scan import LogScan
 from ..verify.history import load
 from ..verify.topology import Epoch, Topology
 from ..verify.verdict import Verdict, judge

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from .. import clock
-from ..consumer import OrderedConsumer
+from ..consuming.consumer import OrderedConsumer
 from ..messages import offset_of, place_of
 from ..verify.events import decode_value
 from ..verify.recorder import Recorder

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ...partitioner.errors import ConfigError
 from .. import clock
-from ..controller import Change
 from ..local.errors import MissingExtraError
+from ..topology.controller import Change
 from ..verify.recorder import now_ns
 from .crew import Crew, Worker
 from .latency import HandOver

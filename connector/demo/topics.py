@@ -15,9 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 
 from ..admin import TopicAdmin
 from ..config import connection_of
-from ..controller import Change
 from ..kafka_errors import translated
 from ..metadata import cluster_metadata, wait_for_partitions
+from ..topology.controller import Change
 
 _PATIENCE = 30.0
 

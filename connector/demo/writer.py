@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from .. import clock
-from ..producer import OrderedProducer
+from ..producing.producer import OrderedProducer
 from ..verify.events import encode_value
 from ..verify.recorder import Recorder
 from .keys import key_stream

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 )
 
 from ...partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
-from ..control_topics import PARTITIONS
+from ..control.control_topics import PARTITIONS
 from .findings import Finding, Status
 
 _READ, _WRITE, _DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE

@@ -22,8 +22,8 @@ from ...partitioner.records import Waiver, timeline_key
 from ...partitioner.starts import flushed_epoch, metadata_of
 from ...partitioner.timeline import Epoch, Timeline
 from ..config import connection_of
-from ..control_reader import readable
-from ..control_topics import timeline_slot
+from ..control.control_reader import readable
+from ..control.control_topics import timeline_slot
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..metadata import identify

@@ -7,10 +7,10 @@ from typing import Any
 
 from ...partitioner.records import Waiver, timeline_key, waiver_key, waiver_of_key
 from ...partitioner.timeline import Timeline
-from ..control_reader import ControlMessage, ControlReader, readable
-from ..control_topics import timeline_slot
-from ..timeline_edit import ChangeOpenError
-from ..timeline_writer import TimelineWriter
+from ..control.control_reader import ControlMessage, ControlReader, readable
+from ..control.control_topics import timeline_slot
+from ..control.timeline_edit import ChangeOpenError
+from ..control.timeline_writer import TimelineWriter
 
 _TIMEOUT = 15.0
 

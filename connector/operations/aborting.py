@@ -9,8 +9,8 @@ from typing import Any
 from ...partitioner.errors import BrokerUnreachableError, ControllerFencedError, KafkaOperationError
 from ...partitioner.timeline import OpenChange, Timeline
 from .. import clock
-from ..timeline_edit import edit
-from ..timeline_writer import UnknownResultError
+from ..control.timeline_edit import edit
+from ..control.timeline_writer import UnknownResultError
 
 
 @dataclass(frozen=True, slots=True)

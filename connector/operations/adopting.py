@@ -15,10 +15,10 @@ from ...partitioner.records import timeline_key
 from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
 from .. import clock
 from ..config import milliseconds
-from ..control_reader import ControlReader
-from ..control_topics import timeline_slot
+from ..control.control_reader import ControlReader
+from ..control.control_topics import timeline_slot
+from ..control.timeline_writer import TimelineWriter, UnknownResultError
 from ..metadata import identify
-from ..timeline_writer import TimelineWriter, UnknownResultError
 
 VIEW_AGE = "keyorder.view.age.ms"
 

@@ -13,7 +13,7 @@ from enum import Enum
 from ...partitioner.layout import Layout
 from ...partitioner.starts import Commit
 from ...partitioner.timeline import ChangePhase, Drain, DrainState, OpenChange, Timeline
-from ..draining import groups_behind, never_emptied, topic_delay_ms
+from ..topology.draining import groups_behind, never_emptied, topic_delay_ms
 from .control_state import ControlState
 
 # What a controller may need beside the deadline to give an attempt up; after that nobody is at work.

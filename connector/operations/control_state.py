@@ -16,8 +16,8 @@ from ...partitioner.records import CONTROL_TOPIC, Lease, Ready, Waiver, topic_of
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import connection_of
-from ..control_reader import ControlMessage, ControlReader
-from ..control_topics import PARTITIONS, all_writer_slots, existing
+from ..control.control_reader import ControlMessage, ControlReader
+from ..control.control_topics import PARTITIONS, all_writer_slots, existing
 
 
 class ControlState:

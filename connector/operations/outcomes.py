@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ...partitioner.timeline import DrainState, Timeline
-from ..controller import Change
-from ..draining import DrainStep
+from ..topology.controller import Change
+from ..topology.draining import DrainStep
 
 
 class PartitionStatus(IntEnum):

@@ -14,11 +14,11 @@ from ...partitioner.plan import plan_change
 from ...partitioner.records import Lease, Ready
 from ...partitioner.timeline import Retirement, Timeline
 from .. import clock
-from ..control_reader import readable
-from ..control_topics import all_writer_slots
-from ..draining import topic_delay_ms
+from ..control.control_reader import readable
+from ..control.control_topics import all_writer_slots
 from ..group_gates import GroupOffsets
 from ..metadata import identify, is_compacted
+from ..topology.draining import topic_delay_ms
 from . import notices
 from .forecast import ChangeForecast, ForcedDrain, group_forecasts, hold_forecast, losses
 from .sampling import take_sample, two_samples

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
-from ...connector.producer import OrderedProducer
+from ...connector.producing.producer import OrderedProducer
 from ...partitioner.errors import KeyBlockedError
 from .columns import Rows, split_by_topic
 from .errors import SinkDeliveryError

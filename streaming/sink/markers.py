@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from ...connector import clock
 from ...connector.config import connection_of
-from ...connector.control_topics import Slot
+from ...connector.control.control_topics import Slot
 from ...connector.kafka_errors import translate, translated
 from ...connector.log_offsets import LogOffsets
 from ...connector.messages import offset_of

@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from ...connector.crash import crash_point
 from ...connector.kafka_errors import translate
-from ...connector.producer import OrderedProducer
+from ...connector.producing.producer import OrderedProducer
 from .delivery import Delivery
 from .errors import ReplayMismatchError, SinkDeliveryError, StaleTaskError
 from .fingerprint import Fingerprint

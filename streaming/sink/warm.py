@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from ...connector.producer import OrderedProducer
+from ...connector.producing.producer import OrderedProducer
 from .markers import MarkerReader
 
 Settings = tuple[tuple[str, str], ...]

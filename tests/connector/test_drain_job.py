@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from keyorder import OrderedProducer, TopicAdmin
-from keyorder.connector.drain_job import DrainJob
 from keyorder.connector.log_offsets import LogOffsets
-from keyorder.connector.supervised import SupervisedCluster
+from keyorder.connector.topology.drain_job import DrainJob
+from keyorder.connector.topology.supervised import SupervisedCluster
 from support.cluster import KafkaUnderTest
 
 QUICK = {"keyorder.view.age.ms": "200"}

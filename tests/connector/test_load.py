@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from keyorder import OrderedProducer, TopicAdmin
-from keyorder.connector.load import LoadMeter, Sample, load_between
+from keyorder.connector.topology.load import LoadMeter, Sample, load_between
 from keyorder.partitioner.scaling import GroupLag
 from support.cluster import KafkaUnderTest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from keyorder.connector.scaling_policy import load_policies, parse_policies
+from keyorder.connector.topology.scaling_policy import load_policies, parse_policies
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.scaling import Policy
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from keyorder import TopicAdmin
-from keyorder.connector.supervised import SupervisedCluster, typed_errors
+from keyorder.connector.topology.supervised import SupervisedCluster, typed_errors
 from keyorder.partitioner.errors import BrokerUnreachableError, ControllerFencedError
 from support.cluster import KafkaUnderTest
 

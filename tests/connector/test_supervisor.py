@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 import pytest
-from keyorder.connector.controller import Change
-from keyorder.connector.scaling_policy import ScalingPolicies
-from keyorder.connector.supervisor import Event, Supervisor
+from keyorder.connector.topology.controller import Change
+from keyorder.connector.topology.scaling_policy import ScalingPolicies
+from keyorder.connector.topology.supervisor import Event, Supervisor
 from keyorder.partitioner.errors import (
     BrokerUnreachableError,
     ControllerFencedError,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from keyorder.connector.control_reader import ControlMessage
-from keyorder.connector.timeline_edit import newest_timeline
+from keyorder.connector.control.control_reader import ControlMessage
+from keyorder.connector.control.timeline_edit import newest_timeline
 from keyorder.partitioner import codec, records
 from keyorder.partitioner.errors import RecordVersionError
 from support.dumb import timeline_of

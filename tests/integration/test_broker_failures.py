@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from keyorder import TopicAdmin
-from keyorder.connector.control_topics import timeline_slot
+from keyorder.connector.control.control_topics import timeline_slot
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
-from keyorder.connector.timeline_edit import edit
+from keyorder.connector.control.timeline_edit import edit
 from support.cluster import KafkaUnderTest
 
 COMPACTED = {"keyorder.view.age.ms": "300", "cleanup.policy": "compact"}

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
-from keyorder.connector.control_reader import readable
-from keyorder.connector.control_topics import Slot, timeline_slot, writer_slot
+from keyorder.connector.control.control_reader import readable
+from keyorder.connector.control.control_topics import Slot, timeline_slot, writer_slot
 from keyorder.partitioner import codec
 from keyorder.partitioner.errors import CorruptRecordError, KeyorderError, RecordVersionError
 from keyorder.partitioner.records import TIMELINE, decode_timeline, lease_key, timeline_key

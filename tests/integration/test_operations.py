@@ -14,12 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
-from keyorder.connector.controller import Change
+from keyorder.connector.control.timeline_edit import ChangeOpenError, edit
 from keyorder.connector.group_gates import GateNeed
 from keyorder.connector.operations.change_status import Answer
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import PartitionStatus
-from keyorder.connector.timeline_edit import ChangeOpenError, edit
+from keyorder.connector.topology.controller import Change
 from keyorder.partitioner.errors import ControllerFencedError
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.timeline import ChangePhase, DrainState

@@ -16,10 +16,10 @@ from random import Random
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.connector.control.timeline_edit import edit
 from keyorder.connector.crash import REHOMING_STEPS
-from keyorder.connector.drain_job import DrainJob
-from keyorder.connector.rehoming import RehomingTerms
-from keyorder.connector.timeline_edit import edit
+from keyorder.connector.topology.drain_job import DrainJob
+from keyorder.connector.topology.rehoming import RehomingTerms
 from keyorder.partitioner.errors import ControllerFencedError
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.rehoming import REHOMED_HEADER, origin_of_copy
@@ -151,7 +151,7 @@ def test_surviving_values_go_home_and_are_tombstoned(kafka: KafkaUnderTest, topi
 def drain(kafka: KafkaUnderTest, topic: str, env: dict[str, str] | None = None, slice_keys: int = 1) -> int:
     """Re-home in a process of its own, so that it may be killed. Returns its exit status."""
     code = (
-        "import json, sys; from keyorder import TopicAdmin; from keyorder.connector.rehoming import RehomingTerms; "
+        "import json, sys; from keyorder import TopicAdmin; from keyorder.connector.topology.rehoming import RehomingTerms; "
         "TopicAdmin(json.loads(sys.argv[1])).drain(sys.argv[2], rehoming=RehomingTerms(slice_keys=int(sys.argv[3])))"
     )
     command = [sys.executable, "-c", code, json.dumps(kafka.client_config()), topic, str(slice_keys)]

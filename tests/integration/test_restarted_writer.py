@@ -7,7 +7,7 @@ import threading
 import pytest
 from confluent_kafka import Producer
 from keyorder import TopicAdmin
-from keyorder.connector.control_topics import writer_slot
+from keyorder.connector.control.control_topics import writer_slot
 from keyorder.partitioner.records import (
     WRITERS_TOPIC,
     Lease,

@@ -112,7 +112,7 @@ def _haunt(
     kafka: KafkaUnderTest, writer: str, topic: str, lease_ms: int = 45_000, transactional_id: str | None = None
 ) -> None:
     from confluent_kafka import Producer
-    from keyorder.connector.control_topics import writer_slot
+    from keyorder.connector.control.control_topics import writer_slot
     from keyorder.partitioner.records import Lease, LeaseState, encode_lease, lease_key
 
     name, partition = writer_slot(writer)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Producer
-from keyorder.connector.control_topics import writer_slot
+from keyorder.connector.control.control_topics import writer_slot
 from keyorder.partitioner.records import Lease, LeaseState, encode_lease, lease_key
 
 

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from ....partitioner.errors import PeerError
 from ....partitioner.routing import HINT_HEADER
 from ... import clock
-from ...consumer import OrderedConsumer
+from ...consuming.consumer import OrderedConsumer
+from ...consuming.listener import KeyRebalanceListener
 from ...kafka_errors import translate
-from ...listener import KeyRebalanceListener
 from ...messages import offset_of, place_of
 from ..api.connector import Config, SourceConnector
 from ..api.errors import ConnectError, OffsetsRefusedError

@@ -16,9 +16,9 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 
 from ....partitioner.errors import PeerError
 from ... import clock
-from ...consumer import OrderedConsumer
+from ...consuming.consumer import OrderedConsumer
+from ...consuming.listener import KeyRebalanceListener
 from ...kafka_errors import translate
-from ...listener import KeyRebalanceListener
 from ...messages import offset_of, place_of
 from ..api.errors import ConnectError, RetriableError
 from ..api.records import SinkRecord

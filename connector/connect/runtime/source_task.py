@@ -17,7 +17,7 @@ from ....partitioner.errors import KeyorderError, PeerError
 from ... import clock
 from ...kafka_errors import translate
 from ...messages import offset_of
-from ...producer import OrderedProducer
+from ...producing.producer import OrderedProducer
 from ..api.errors import TransactionError
 from ..api.records import SourceRecord
 from ..api.task import SourceTask

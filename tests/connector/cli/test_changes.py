@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
-from keyorder.connector.draining import DrainStep
+from keyorder.connector.topology.draining import DrainStep
 from support.cluster import KafkaUnderTest
 from support.commands import Command
 

@@ -1,0 +1,1 @@
+"""The consumer: membership, gates, positions, commits."""

@@ -1,0 +1,279 @@
+"""Committing positions: what the application has processed, with the epoch up to which it has flushed.
+
+An offset alone does not prove that the flush ran, and a commit without metadata would erase the proof that an earlier
+one made; so every commit carries `ko1:<epoch>`. The broker lets any live member commit any partition; only owned ones
+are committed here, on the polling thread, and none is on its way when a revocation has been handled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from ...partitioner.starts import epoch_of, flushed_epoch, metadata_of
+from ...partitioner.timeline import Timeline
+from .. import clock
+from ..config import ConsumerSettings
+from ..kafka_errors import translate
+from ..messages import Place
+from .group_metadata import TransactionalOffsets
+from .membership import Membership
+from .owned import Owned
+from .strays import Strays
+
+# A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
+_IDLE_RECOMMIT = 6 * 3600.0
+_REVOKE_PATIENCE = 3.0
+_ASK_AGAIN = 0.5
+_PASSING = {
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._NO_OFFSET,
+}
+
+
+class Committer:
+    """The commits of one consumer."""
+
+    strays: Strays
+
+    def __init__(self, raw: Consumer, settings: ConsumerSettings, members: Membership, bootstrap_servers: str) -> None:
+        self._raw, self._settings, self._members = raw, settings, members
+        self._bootstrap = bootstrap_servers
+        self._next_commit = clock.now() + settings.auto_commit_interval
+        self._next_idle = clock.now() + _IDLE_RECOMMIT
+        self.transactions = TransactionalOffsets(settings, members)
+        self._ask_again_at = 0.0
+        self._pending: dict[Place, deque[tuple[Owned, TopicPartition]]] = {}
+
+    def periodic(self) -> None:
+        """The automatic commit, and from time to time one of idle positions, so that they do not expire."""
+        now = clock.now()
+        if self._settings.auto_commit and now >= self._next_commit:
+            self._next_commit = now + self._settings.auto_commit_interval
+            for owned in self._members.owned.values():
+                if owned.started:
+                    self._settle_tail(owned)
+            self._try([o for o in self._members.owned.values() if o.started and o.processed != (o.committed or 0)])
+        if now >= self._next_idle:
+            self._next_idle = now + _IDLE_RECOMMIT
+            self._try([o for o in self._members.owned.values() if o.committed is not None])
+
+    def store(self, places: list[TopicPartition]) -> None:
+        """The application has processed up to these offsets."""
+        for place in places:
+            owned = self._members.owned.get((place.topic, place.partition))
+            if owned is None:
+                raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+            owned.stored = place.offset
+            owned.done_up_to(place.offset)
+
+    def by_application(self, places: list[TopicPartition] | None, asynchronous: bool) -> list[TopicPartition] | None:
+        """commit() of the application. Raises KafkaException as confluent_kafka does.
+
+        asynchronous: returns None at once; the next polls learn what became of it. The broker takes commits of one
+        member in their order, so a later one never loses against it.
+        """
+        owned_places: dict[Owned, int] = {}
+        notes: dict[Owned, str] = {}
+        if places is None:
+            for owned in self._members.owned.values():
+                if owned.started and (self._settings.auto_store or owned.stored is not None):
+                    owned.skip_tail()
+                    if self._settings.auto_store:
+                        owned.done_with_all()
+                    owned_places[owned] = owned.processed
+            if not owned_places:
+                raise KafkaException(KafkaError(KafkaError._NO_OFFSET))
+        for place in places or []:
+            owned_ = self._members.owned.get((place.topic, place.partition))
+            if owned_ is None:
+                raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+            owned_.done_up_to(place.offset)
+            owned_places[owned_] = owned_.processed
+            if place.metadata:
+                notes[owned_] = place.metadata
+        if asynchronous:
+            self._send(owned_places, notes)
+            return None
+        results = self._commit(owned_places, notes=notes)
+        for result in results:
+            if result.error is not None:
+                raise KafkaException(result.error)
+        return results
+
+    def arrived(self, error: KafkaError | None, results: list[TopicPartition]) -> None:
+        """What became of an asynchronous commit. Inside the client library's poll: nothing is raised here."""
+        for result in results:
+            sent = self._pending.get((result.topic, result.partition))
+            while sent:
+                owned, place = sent.popleft()
+                if place.offset != result.offset:
+                    continue  # of an earlier commit whose answer said nothing of this partition
+                if error is None and result.error is None:
+                    self._acknowledged(owned, place)
+                break
+        self._members.guarded(lambda: self._tell(error, results))
+
+    def flush_and_prove(self) -> None:
+        """Where a position has passed a cut: let the application flush, then commit the position with the epoch.
+
+        Also commits the start of a partition that had no commit: from then on it counts as processed up to there.
+        """
+        self._learn_unknown()
+        due: dict[Owned, int] = {}
+        proofs: dict[Owned, int] = {}
+        for owned in self._members.owned.values():
+            timeline = self._members.view(owned.topic).timeline
+            if not owned.started or (owned.flushed >= timeline.newest.number and owned.committed is not None):
+                continue
+            self._settle_tail(owned)
+            self._warn(owned, timeline)
+            reached = flushed_epoch(timeline, owned.partition, owned.processed)
+            if reached > owned.flushed or owned.committed is None:
+                crossed = any(
+                    owned.flushed < e.number <= reached and owned.partition in e.ends for e in timeline.epochs[1:]
+                )
+                proofs[owned] = reached
+                if crossed or owned.committed is None:
+                    due[owned] = owned.processed
+        if self.transactions.pending:
+            # A plain commit would win over a pending transactional one: there the application's own commit proves.
+            return
+        acknowledged = self._attempt(due, proofs) if due else True
+        if acknowledged:
+            for owned, epoch in proofs.items():
+                owned.flushed = max(owned.flushed, epoch)
+
+    def on_revoke(self, owned: list[Owned]) -> None:
+        """The last commit of partitions that are about to go. None is on its way any more when this returns."""
+        pending = {o: self._pending[o.place][-1][1].offset for o in owned if self._pending.get(o.place)}
+        if pending and not self._settings.auto_commit:
+            # Sent behind them on the same connection: when this one is answered, so are they.
+            self._patiently(pending)
+        if self._settings.auto_commit and not self.strays.pending:
+            for o in owned:
+                if o.started:
+                    self._settle_tail(o)
+            due = [o for o in owned if o.started and o.processed != (o.committed or 0)]
+            if due and not self.transactions.used:
+                # The next owner starts where this commit says: passing trouble is worth waiting for.
+                self._patiently({o: o.processed for o in due})
+        for o in owned:
+            self._pending.pop(o.place, None)
+
+    def _patiently(self, offsets: dict[Owned, int]) -> None:
+        Retrying(
+            stop=stop_after_delay(_REVOKE_PATIENCE),
+            wait=wait_fixed(0.1),
+            retry=retry_if_result(lambda done: not done),
+            retry_error_callback=lambda state: None,
+        )(self._attempt, offsets, {})
+
+    def _settle_tail(self, owned: Owned) -> None:
+        """Pass a tail that shows no records, if all before it is done with."""
+        owned.skip_tail()
+        if self._settings.auto_commit and self._settings.auto_store:
+            if not owned.unfinished:
+                owned.done_with_all()
+        elif owned.processed >= owned.record_end:
+            owned.processed = owned.processed_up_to(owned.processed)
+
+    def _warn(self, owned: Owned, timeline: Timeline) -> None:
+        """KIP-253's onPartitionKeyMaybeRevoked, once the last record before a cut was returned."""
+        passed = flushed_epoch(timeline, owned.partition, owned.processed if owned.unfinished else owned.returned)
+        if passed > owned.warned:
+            crossed = any(owned.warned < e.number <= passed and owned.partition in e.ends for e in timeline.epochs[1:])
+            owned.warned = passed
+            if crossed and self._members.listener is not None:
+                place = TopicPartition(owned.topic, owned.partition)
+                self._members.listener.on_partition_key_maybe_revoked([place])
+
+    def _learn_unknown(self) -> None:
+        """Ask the broker for positions whose transaction ended unknown; it answers when that one is decided."""
+        asked = [owned for owned in self.transactions.unknown if self._members.owned.get(owned.place) is owned]
+        if not asked or clock.now() < self._ask_again_at:
+            return
+        self._ask_again_at = clock.now() + _ASK_AGAIN
+        try:
+            found = self._raw.committed([TopicPartition(*owned.place) for owned in asked], timeout=1.0)
+        except KafkaException:
+            return
+        for owned, place in zip(asked, found, strict=True):
+            if place.error is None:
+                self.transactions.unknown.discard(owned)
+                if place.offset >= 0:
+                    owned.committed, owned.committed_epoch = place.offset, epoch_of(place.metadata)
+                    owned.processed = max(owned.processed, place.offset)
+
+    def _try(self, owned: list[Owned]) -> None:
+        if owned and not self.transactions.used:
+            self._attempt({o: o.processed for o in owned}, {})
+
+    def _attempt(self, offsets: dict[Owned, int], proofs: dict[Owned, int]) -> bool:
+        """Commit; False when the group or the coordinator is in passing trouble: the next turn tries again."""
+        try:
+            results = self._commit(offsets, proofs)
+        except KafkaException as raised:
+            if raised.args[0].code() in _PASSING:
+                return False
+            raise translate(
+                raised.args[0], "commit the offsets of", f"group {self._settings.group}", self._bootstrap
+            ) from raised
+        return all(result.error is None for result in results)
+
+    def _places(
+        self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None, notes: dict[Owned, str]
+    ) -> list[TopicPartition]:
+        places = []
+        for owned, offset in offsets.items():
+            timeline = self._members.view(owned.topic).timeline
+            flushed = max(owned.flushed, (proofs or {}).get(owned, -1))
+            epoch = min(flushed, flushed_epoch(timeline, owned.partition, offset))
+            metadata = metadata_of(max(epoch, 0), notes.get(owned, ""), owned.ahead(offset))
+            places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))
+        return places
+
+    def _send(self, offsets: dict[Owned, int], notes: dict[Owned, str]) -> None:
+        places = self._places(offsets, None, notes)
+        self._raw.commit(offsets=places, asynchronous=True)
+        for place, owned in zip(places, offsets, strict=True):
+            self._pending.setdefault(owned.place, deque()).append((owned, place))
+
+    def _commit(
+        self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None = None, notes: dict[Owned, str] | None = None
+    ) -> list[TopicPartition]:
+        places = self._places(offsets, proofs, notes or {})
+        try:
+            results = self._raw.commit(offsets=places, asynchronous=False) or []
+        except KafkaException as raised:
+            self._tell(raised.args[0], places)
+            raise
+        by_place = {(r.topic, r.partition): r for r in results}
+        for place, owned in zip(places, offsets, strict=True):
+            result = by_place.get(owned.place)
+            if result is not None and result.error is None:
+                self._pending.pop(owned.place, None)  # answered before this one, whatever they said
+                self._acknowledged(owned, place)
+        self._tell(None, results)
+        return results
+
+    def _acknowledged(self, owned: Owned, place: TopicPartition) -> None:
+        if self._members.owned.get(owned.place) is owned:
+            owned.committed = place.offset
+            owned.committed_epoch = epoch_of(place.metadata)
+
+    def _tell(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        if self._settings.on_commit is not None:
+            self._settings.on_commit(error, places)

@@ -1,0 +1,85 @@
+"""Offsets that go through transactions: each carries the epoch, and the consumer learns what became of it.
+
+`consumer_group_metadata()` returns the client library's opaque bytes with this consumer's books behind them. An
+OrderedProducer finds them there; a stock producer sees bytes.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import TopicPartition
+
+from ...partitioner.errors import ConfigError
+from ...partitioner.starts import epoch_of, flushed_epoch, metadata_of
+from ..config import ConsumerSettings
+from .membership import Membership
+from .owned import Owned
+
+
+class TransactionalOffsets:
+    """What a consumer's offsets in transactions are. Used by the thread that polls and sends."""
+
+    def __init__(self, settings: ConsumerSettings, members: Membership) -> None:
+        self._settings, self._members = settings, members
+        self._sent: dict[Owned, TopicPartition] = {}
+        self._by_ours = False
+        self.used = False
+        self.unknown: set[Owned] = set()
+
+    @property
+    def pending(self) -> bool:
+        """Whether keyorder has to be silent: a plain commit would win over one that is pending in a transaction.
+
+        With a stock producer nobody here learns when a transaction ends, so it stays silent for good.
+        """
+        return self.used and (not self._by_ours or bool(self._sent))
+
+    def stamp(self, positions: list[TopicPartition]) -> list[TopicPartition]:
+        """The same positions with the epoch in their metadata, moved past a tail that shows no records.
+
+        Raises ConfigError for a consumer that also commits by itself.
+        """
+        if self._settings.auto_commit:
+            raise ConfigError(
+                "enable.auto.commit",
+                "this consumer's offsets go through transactions, and it would commit them outside as well",
+                "set it to false",
+            )
+        self._by_ours = True
+        return [self._stamped(place) for place in positions]
+
+    def _stamped(self, place: TopicPartition) -> TopicPartition:
+        owned = self._members.owned.get((place.topic, place.partition))
+        if owned is None or not owned.started or place.offset < 0:
+            return place
+        timeline = self._members.view(owned.topic).timeline
+        offset = owned.processed_up_to(place.offset)
+        epoch = flushed_epoch(timeline, owned.partition, offset)
+        if self._members.listener is not None:
+            epoch = min(epoch, max(owned.warned, 0))  # no further than it was asked to flush
+        stamped = TopicPartition(owned.topic, owned.partition, offset, metadata_of(epoch, place.metadata or ""))
+        self._sent[owned] = stamped
+        return stamped
+
+    def ended(self, committed: bool | None) -> None:
+        """The transaction was committed, aborted, or (None) nobody knows: then the broker is asked."""
+        sent, self._sent = self._sent, {}
+        for owned, place in sent.items():
+            if self._members.owned.get(owned.place) is not owned:
+                continue
+            if committed:
+                owned.processed = owned.committed = place.offset
+                owned.committed_epoch = epoch_of(place.metadata)
+            elif committed is None:
+                self.unknown.add(owned)
+
+
+class GroupMetadata(bytes):
+    """The client library's group metadata, and the offsets' books of the consumer that it came from."""
+
+    offsets: TransactionalOffsets
+
+    def __new__(cls, raw: bytes, offsets: TransactionalOffsets) -> GroupMetadata:
+        """The library's bytes with the books beside them."""
+        made = super().__new__(cls, raw)
+        made.offsets = offsets
+        return made

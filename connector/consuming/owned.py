@@ -1,0 +1,190 @@
+"""One partition that this member owns: how far it was fetched, returned, processed and committed.
+
+All offsets are the next one to read. `returned` is what the application has seen, `processed` what it has finished,
+`committed` what the broker acknowledged; only the last of them opens gates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+
+from ...partitioner.ahead import Ahead, encode_ahead
+from ..messages import Place, key_of
+from ..parcels import Backlog, Parcel
+from .late import Late
+
+
+class Owned:
+    """The state of one owned partition. Lives from assignment to revocation; used by the polling thread alone.
+
+        started: its start offset is known. fetching: the client library reads it.
+        limit: records at or above it wait behind a closed gate. held: those already fetched.
+        record_end: next offset after the last record returned; `returned` may be further, past records that never show
+        (transaction markers, aborted and compacted ones), as end-of-partition events tell.
+        held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
+    seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
+        founded: a gate's `begins` that a commit must not pass yet.
+    inherited: what an earlier owner has processed beyond the start.
+    sealed_at: the cut of a partition that nobody reads any more, None for all others.
+    queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
+        wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
+        warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
+    """
+
+    __slots__ = (
+        "_processed",
+        "_returned",
+        "committed",
+        "committed_epoch",
+        "eof",
+        "fetched",
+        "fetching",
+        "flushed",
+        "founded",
+        "held",
+        "held_keys",
+        "inherited",
+        "late",
+        "let_through",
+        "limit",
+        "partition",
+        "paused_by_user",
+        "paused_for_hold",
+        "queued",
+        "record_end",
+        "sealed_at",
+        "seen_closed",
+        "started",
+        "stored",
+        "topic",
+        "unfinished",
+        "wanted",
+        "warned",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic, self.partition = topic, partition
+        self.started = self.fetching = False
+        self.fetched = self._returned = self._processed = self.record_end = 0
+        self.late = Late()
+        self.held_keys: Counter[bytes | None] = Counter()
+        self.seen_closed: set[int] = set()
+        self.let_through: set[int] = set()
+        self.sealed_at: int | None = None
+        self.founded: float = inf
+        self.inherited: Ahead | None = None
+        self.eof = -1
+        self.stored: int | None = None
+        self.wanted: int | None = None
+        self.committed: int | None = None
+        self.committed_epoch: int | None = None
+        self.limit: float = inf
+        self.held = Backlog()
+        self.queued = 0
+        self.unfinished = False
+        self.paused_by_user = self.paused_for_hold = False
+        self.warned = self.flushed = -1
+
+    @property
+    def place(self) -> Place:
+        """(topic, partition)."""
+        return self.topic, self.partition
+
+    @property
+    def returned(self) -> int:
+        """Everything below it was returned. Records that passed a held one do not count: it may lie before them."""
+        held = self.held.first if self.held else inf
+        return int(min(self._returned, held, self.late.unreturned()))
+
+    @returned.setter
+    def returned(self, offset: int) -> None:
+        self._returned = offset
+
+    @property
+    def processed(self) -> int:
+        """Everything below it is done with: what may be committed."""
+        held = self.held.first if self.held else inf
+        return int(min(self._processed, held, self.late.unprocessed(), self.founded))
+
+    @processed.setter
+    def processed(self, offset: int) -> None:
+        self._processed = offset
+
+    def start_at(self, offset: int) -> None:
+        """Begin (again) at `offset`, with nothing fetched."""
+        self.started = True
+        self.fetched = self.returned = self.processed = self.record_end = offset
+        self.late.clear()
+        self.held_keys.clear()
+        self.let_through = set()
+        self.inherited = None
+        self.eof = -1
+        self.stored = None
+        self.held.clear()
+        self.queued = 0
+        self.unfinished = False
+
+    def skip_tail(self) -> None:
+        """Pass what no record shows: only when everything fetched before it was returned."""
+        self._returned = max(self._returned, self._shown_up_to())
+
+    def gave(self, records: int, offset: int) -> None:
+        """So many records, the last one at `offset`, were returned to the application. A late one comes alone."""
+        self.queued -= records
+        self.unfinished = True
+        self.record_end = max(self.record_end, offset + 1)
+        self.returned = max(self._returned, offset + 1)
+        self.late.gave(offset, self.record_end)
+
+    def ahead(self, committed: int) -> str:
+        """What is processed beyond a commit of `committed`, for its metadata; '' where nothing is."""
+        inherited = self.inherited
+        upto = self._processed if inherited is None else max(self._processed, inherited.upto)
+        if upto <= committed:
+            return ""
+        waiting = set(self.held.offsets()) | set(self.late)
+        if inherited is not None:
+            waiting |= {offset for offset in inherited.pending if offset >= self._processed}
+        return encode_ahead(Ahead(upto, frozenset(waiting)), committed)
+
+    def hold_alone(self, record: Parcel) -> None:
+        """One record waits behind a closed gate where single keys wait."""
+        self.held.append(record)
+        self.held_keys[key_of(record.message(0))] += 1
+
+    def let_go(self, parcel: Parcel, late: bool) -> None:
+        """Held records that were taken out of the queue may be returned. late: one, perhaps behind later offsets."""
+        if late:
+            key = key_of(parcel.message(0))
+            self.held_keys[key] -= 1
+            if not self.held_keys[key]:
+                del self.held_keys[key]
+            self.late.released(parcel.last)
+        self.queued += parcel.rows
+
+    def done_up_to(self, offset: int) -> None:
+        """The application names a position of its own: all that it was given before it is done with."""
+        if not self.late.done_up_to(offset):
+            self.processed = self.processed_up_to(offset)
+
+    def done_with_all(self) -> None:
+        """The application is done with everything that it was given."""
+        self.late.done_with_returned()
+        self.processed = self._returned
+
+    def processed_up_to(self, offset: int) -> int:
+        """A position that the application named, moved past a tail without records if that is all that follows."""
+        return max(offset, self._shown_up_to()) if offset >= self.record_end else offset
+
+    def _shown_up_to(self) -> int:
+        """No record that is not returned yet lies below this: up to the end that was seen, or to the gate that holds one.
+
+        What lies before a closed gate may all be gone, compacted or aborted; then no end of partition shows up there.
+        """
+        if self.queued:
+            return -1
+        if self.held:
+            first = self.held.first
+            return first if self.limit == inf else min(first, int(self.limit))
+        return self.eof

@@ -1,0 +1,113 @@
+"""What the group has processed on partitions that other members own: a second client that asks, and never joins.
+
+It reads uncommitted offsets metadata-wise: a pending transactional offset on one partition would otherwise block the
+answer for all, and what it gets instead is the last offset that was really committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from ...partitioner.errors import KeyorderError, NotAuthorizedError
+from ...partitioner.starts import Commit, epoch_of
+from ..config import connection_of
+from ..kafka_errors import translate
+from ..messages import Place
+
+_FIRST, _LAST, _GROWTH = 0.01, 0.25, 1.3
+
+
+class GroupPositions(threading.Thread):
+    """Asks for the committed offsets of the places that somebody waits for, often at first, then less often."""
+
+    def __init__(self, config: Mapping[str, Any], group: str) -> None:
+        super().__init__(name="keyorder-positions", daemon=True)
+        self._servers = str(config.get("bootstrap.servers"))
+        self._group = group
+        self._client = Consumer(
+            {
+                **connection_of(config),
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+            }
+        )
+        self._wake = threading.Condition()
+        self._watched: frozenset[Place] = frozenset()
+        self._known: dict[Place, Commit] = {}
+        self._highest: dict[Place, int] = {}
+        self._pause = _FIRST
+        self._stopping = False
+        self.failure: KeyorderError | None = None
+
+    def watch(self, places: Iterable[Place]) -> None:
+        """Ask for these, and only these, from now on."""
+        wanted = frozenset(places)
+        if wanted == self._watched:
+            return
+        with self._wake:
+            self._watched = wanted
+            self._pause = _FIRST
+            self._wake.notify_all()
+
+    def get(self, topic: str, partition: int) -> Commit | None:
+        """The last answer, or None."""
+        return self._known.get((topic, partition))
+
+    def highest(self, topic: str, partition: int) -> int:
+        """The highest offset ever seen committed there: above the last answer after a commit that went back."""
+        return self._highest.get((topic, partition), 0)
+
+    def forget(self, topic: str) -> None:
+        """Drop all answers for a topic: a seek may have moved positions back."""
+        self._known = {place: commit for place, commit in self._known.items() if place[0] != topic}
+        self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        self._client.set_sasl_credentials(username, password)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self.is_alive():
+            self.join(10)
+
+    def run(self) -> None:
+        """The thread."""
+        while True:
+            with self._wake:
+                if not self._watched and not self._stopping:
+                    self._wake.wait()
+                elif self._watched:
+                    self._wake.wait(self._pause)
+                if self._stopping:
+                    break
+                places = self._watched
+            if places:
+                self._ask(places)
+        self._client.close()
+
+    def _ask(self, places: frozenset[Place]) -> None:
+        try:
+            answers = self._client.committed([TopicPartition(t, p) for t, p in places], timeout=5.0)
+        except KafkaException as raised:
+            typed = translate(raised.args[0], "read the offsets of", f"group {self._group}", self._servers)
+            if isinstance(typed, NotAuthorizedError):
+                self.failure = typed
+            self._pause = _LAST
+            return
+        known = dict(self._known)
+        for answer in answers:
+            if answer.error is None and answer.offset >= 0:
+                place = (answer.topic, answer.partition)
+                known[place] = Commit(answer.offset, epoch_of(answer.metadata))
+                self._highest[place] = max(self._highest.get(place, 0), answer.offset)
+        self._pause = min(self._pause * _GROWTH, _LAST) if known == self._known else _FIRST
+        self._known = known

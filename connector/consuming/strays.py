@@ -1,0 +1,159 @@
+"""What to do with a stray: a record that lies where its key did not live, written by a late or a foreign writer.
+
+`deliver` (the default) hands it to the application where it is found, `fail` stops, `dead-letter` moves it to a topic.
+In each case it is counted and, for the first of a partition and each tenfold of that, logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from ...partitioner.errors import BrokerUnreachableError, StrayError, TopicNotFoundError
+from ..config import connection_of
+from ..kafka_errors import translate
+from ..messages import Place, offset_of, place_of
+
+_LOG = logging.getLogger("keyorder.strays")
+_TIMEOUT = 30.0
+HEADER_PREFIX = "keyorder-stray-"
+
+
+class StrayPolicy(str, Enum):
+    """`keyorder.strays`."""
+
+    DELIVER = "deliver"
+    FAIL = "fail"
+    DEAD_LETTER = "dead-letter"
+
+
+class Strays:
+    """Counts a consumer's strays and treats them. Used by the polling thread alone.
+
+    dead_letter_topic: where they go under DEAD_LETTER; it has to exist.
+    """
+
+    def __init__(self, config: Mapping[str, Any], group: str, policy: StrayPolicy, dead_letter_topic: str) -> None:
+        self._config, self._group = dict(config), group
+        self._servers = str(config.get("bootstrap.servers"))
+        self._policy, self._topic = policy, dead_letter_topic
+        self._producer: Producer | None = None
+        self._unacknowledged: list[Message] = []
+        self._errors: list[KafkaError] = []
+        self.counts: Counter[Place] = Counter()
+
+    def found(self, message: Message, home: int, epoch: int) -> bool:
+        """Treat one stray; True when it is to be delivered. home: where its key lives in the newest `epoch`.
+
+        Raises StrayError under `fail`, again for as long as the record is there. Under `dead-letter` `settle` has to be
+        called before anything behind it is given out.
+        """
+        place = place_of(message)
+        if self._policy is StrayPolicy.FAIL:
+            self._log(place, offset_of(message), home, 1)
+            raise StrayError(*place, offset_of(message), home)
+        self.counts[place] += 1
+        self._log(place, offset_of(message), home, self.counts[place])
+        if self._policy is StrayPolicy.DELIVER:
+            return True
+        self._send(message, home, epoch)
+        return False
+
+    @property
+    def stop(self) -> bool:
+        """Whether a stray ends delivery: all before it has to be given out first."""
+        return self._policy is StrayPolicy.FAIL
+
+    @property
+    def pending(self) -> bool:
+        """Whether a dead letter is not acknowledged: nothing may be committed past it."""
+        return self._producer is not None and bool(self._unacknowledged or len(self._producer))
+
+    def settle(self) -> None:
+        """Wait until every dead letter is acknowledged: only then may a position pass it.
+
+        Raises BrokerUnreachableError or what the broker said; called again, it sends those anew.
+        """
+        if self._producer is None or not self.pending:
+            return
+        again, self._unacknowledged = self._unacknowledged, []
+        for message in again:
+            self._hand_over(message)
+        left = self._producer.flush(_TIMEOUT)
+        if self._errors:
+            error, self._errors = self._errors[0], []
+            raise translate(error, "write", f"topic {self._topic}", self._servers)
+        if left:
+            raise BrokerUnreachableError(self._servers, f"write {left} dead letter(s) to topic {self._topic}")
+
+    def check(self) -> None:
+        """See that the dead-letter topic is there, before the first record. Raises TopicNotFoundError and kin."""
+        if self._policy is not StrayPolicy.DEAD_LETTER or self._producer is not None:
+            return
+        producer = Producer(
+            {**connection_of(self._config), "enable.idempotence": True, "partitioner": "murmur2_random", "linger.ms": 0}
+        )
+        try:
+            found = producer.list_topics(self._topic, timeout=_TIMEOUT).topics.get(self._topic)
+        except KafkaException as raised:
+            raise translate(raised.args[0], "describe", f"topic {self._topic}", self._servers) from raised
+        if found is None or found.error is not None:
+            raise TopicNotFoundError(self._topic)
+        self._producer = producer
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        if "sasl.username" in self._config:
+            self._config |= {"sasl.username": username, "sasl.password": password}
+        if self._producer is not None:
+            self._producer.set_sasl_credentials(username, password)
+
+    def close(self) -> None:
+        """Release the producer; what was not acknowledged was not committed either, and is found again."""
+        if self._producer is not None:
+            self._producer.close()
+
+    def _send(self, message: Message, home: int, epoch: int) -> None:
+        topic, partition = place_of(message)
+        about = {
+            "topic": topic,
+            "partition": partition,
+            "offset": offset_of(message),
+            "timestamp": message.timestamp()[1],
+            "group": self._group,
+            "home": home,
+            "epoch": epoch,
+        }
+        headers = [*(message.headers() or []), *((HEADER_PREFIX + k, str(v).encode()) for k, v in about.items())]
+        message.set_headers(headers)
+        self._hand_over(message)
+
+    def _hand_over(self, message: Message) -> None:
+        assert self._producer is not None
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                self._unacknowledged.append(message)
+                self._errors.append(error)
+
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, message.value(), message.key(), on_delivery=delivered, headers=message.headers()
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _log(self, place: Place, offset: int, home: int, count: int) -> None:
+        if str(count).strip("0") == "1":
+            _LOG.warning(
+                "stray number %d of %s[%d], at offset %d: its key lives in partition %d; %s. A writer that is not an "
+                "OrderedProducer, or that was late (keyorder doctor shows where)",
+                count, *place, offset, home, self._policy.value,
+            )  # fmt: skip

@@ -1,0 +1,249 @@
+"""A reader's view of timelines: one thread that follows `_keyorder` and knows how old its knowledge is.
+
+A view is as new as the start of the last look at the leaders' end that was read up to. Records may be delivered only
+while it is younger than the timeline's `view_age_s` at the moment they were fetched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ...partitioner.errors import KeyorderError, NotAuthorizedError, PeerError
+from ...partitioner.gate import Gates
+from ...partitioner.records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
+from ...partitioner.routing import Routing
+from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
+from .. import clock
+from ..config import connection_of
+from ..control.control_reader import ControlMessage, ControlReader, Look
+from ..control.control_topics import timeline_slot
+from ..kafka_errors import translate, translated
+
+
+class View:
+    """What is known of one topic: its timeline and what follows from it. Replaced whole, never changed.
+
+    stays: all keys' stays as arrays, worked out on first use by who judges columns.
+    """
+
+    __slots__ = ("gates", "managed", "routing", "stays", "timeline")
+
+    def __init__(self, timeline: Timeline, managed: bool, known: View | None = None) -> None:
+        self.timeline, self.managed = timeline, managed
+        self.gates = Gates(timeline)
+        self.stays: Any = None
+        self.routing: Routing = Routing(timeline, None if known is None else known.routing)
+
+
+class ViewKeeper(threading.Thread):
+    """Follows the timelines of the topics that a consumer reads.
+
+    changed: called on this thread after a timeline changed, with the topic.
+    """
+
+    def __init__(self, config: Mapping[str, Any], group: str, changed: Callable[[str], None]) -> None:
+        super().__init__(name="keyorder-view", daemon=True)
+        self._config, self._group, self._changed = dict(config), group, changed
+        self._servers = str(config.get("bootstrap.servers"))
+        self._timelines: dict[str, Timeline] = {}
+        self._views: dict[str, View] = {}
+        self._parked: dict[
+            str, ControlMessage
+        ] = {}  # the newest of each topic that is not followed, or not taken in yet
+        self._waivers: dict[str, dict[tuple[int, int], str]] = {}
+        self._as_of: dict[str, float] = {}
+        self._wanted: dict[str, float] = {}
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._reader: ControlReader | None = None
+        self._look: Look | None = None
+        self._look_topics: frozenset[str] = frozenset()
+        self.failure: KeyorderError | None = None
+
+    def follow(self, topic: str) -> None:
+        """Take the topic in; `as_of` tells when it is known."""
+        with self._wake:
+            self._wanted.setdefault(topic, clock.now())
+            self._wake.notify_all()
+
+    def timeline(self, topic: str) -> Timeline | None:
+        """The newest timeline read, or None for an unmanaged topic."""
+        return self._timelines.get(topic)
+
+    def view(self, topic: str, partitions: int) -> View:
+        """What is known now. An unmanaged topic has one epoch, with as many partitions as it has physically."""
+        known = self._views.get(topic)
+        timeline = self._timelines.get(topic)
+        if timeline is not None:
+            if known is None or known.timeline is not timeline:
+                known = self._views[topic] = View(timeline, True, known)
+            return known
+        if known is None or known.managed or known.timeline.newest.count < partitions:
+            known = self._views[topic] = View(unmanaged(topic, partitions), managed=False)
+        return known
+
+    def waived(self, topic: str) -> set[tuple[int, int]]:
+        """(partition, epoch) of the gates that an operator let go for this group, on this very topic."""
+        timeline, waivers = self._timelines.get(topic), self._waivers.get(topic)
+        if timeline is None or not waivers:
+            return set()
+        return {gate for gate, topic_id in waivers.items() if topic_id == timeline.topic_id}
+
+    def as_of(self, topic: str) -> float:
+        """The start of the last look that was read up to; minus infinity before the first."""
+        return self._as_of.get(topic, float("-inf"))
+
+    def view_age(self, topic: str) -> float:
+        """T of the topic, in seconds."""
+        timeline = self._timelines.get(topic)
+        return DEFAULT_VIEW_AGE_S if timeline is None else timeline.view_age_s
+
+    def await_look(self, topic: str, since: float, timeout: float) -> bool:
+        """Wait until a look that began at `since` or later was read up to. False when it did not come in time.
+
+        Raises what the thread stopped with.
+        """
+        deadline = clock.now() + timeout
+        with self._wake:
+            while self._as_of.get(topic, float("-inf")) < since:
+                if self.failure is not None:
+                    raise self.failure
+                self._wanted[topic] = max(self._wanted.get(topic, since), since)
+                left = deadline - clock.now()
+                if left <= 0:
+                    return False
+                self._wake.wait(left)
+        return True
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        if "sasl.username" in self._config:
+            self._config |= {"sasl.username": username, "sasl.password": password}
+        if self._reader is not None:
+            self._reader.set_sasl_credentials(username, password)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self.is_alive():
+            self.join(10)
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            while not self._stopping:
+                try:
+                    self._turn()
+                except PeerError as error:
+                    if not error.retriable:
+                        raise
+                    # The age of the view shows it; records wait until the leaders answer again.
+                    self._look = None
+        except KeyorderError as error:
+            self._fail(error)
+        except KafkaException as raised:
+            self._fail(translate(raised.args[0], "read", "the control topics", self._servers))
+        finally:
+            if self._reader is not None:
+                self._reader.close()
+
+    def _fail(self, error: KeyorderError) -> None:
+        with self._wake:
+            self.failure = error
+            self._wake.notify_all()
+
+    def _turn(self) -> None:
+        with self._wake:
+            if not self._wanted:
+                self._wake.wait(0.2)
+                return
+            topics = frozenset(self._wanted)
+        if self._reader is None and not self._open_reader(topics):
+            return
+        assert self._reader is not None
+        self._reader.add([timeline_slot(topic) for topic in topics])
+        pending = self._look is not None or self._due(topics)
+        for message in self._reader.poll(0.005 if pending else 0.05):
+            topic = topic_of_key(message.key)
+            if topic is None:
+                self._take_waiver(message)
+            else:
+                self._parked[topic] = message
+        for topic in topics & self._parked.keys():
+            record = self._parked.pop(topic).record
+            if isinstance(record, Timeline):
+                self._take(record)
+        if self._look is None and self._due(topics):
+            self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
+            self._look_topics = topics
+        if self._look is not None and self._reader.reached(self._look):
+            self._seen(self._look_topics, self._look.began)
+            self._look = None
+
+    def _due(self, topics: frozenset[str]) -> bool:
+        now = clock.now()
+        for topic in topics:
+            as_of = self._as_of.get(topic, float("-inf"))
+            if as_of < self._wanted.get(topic, 0.0) or now - as_of >= self.view_age(topic) / 2:
+                return True
+        return False
+
+    def _open_reader(self, topics: frozenset[str]) -> bool:
+        """Without control topics nothing is managed; look again every T, since somebody may adopt."""
+        began = clock.now()
+        admin = AdminClient(connection_of(self._config))
+        with translated("read", f"control topic {CONTROL_TOPIC}", self._servers):
+            found = admin.list_topics(CONTROL_TOPIC, timeout=10).topics.get(CONTROL_TOPIC)
+        if found is not None and found.error is not None:
+            # "May not see it" must not pass for "is not there": a managed topic would be read without gates.
+            refused = translate(found.error, "read", f"control topic {CONTROL_TOPIC}", self._servers)
+            if isinstance(refused, NotAuthorizedError):
+                raise refused
+        if found is not None and found.error is None and found.partitions:
+            self._reader = ControlReader(self._config, fetch_wait_ms=100)
+            self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))
+            return True
+        self._seen(topics, began)
+        with self._wake:
+            self._wake.wait(DEFAULT_VIEW_AGE_S / 4)
+        return False
+
+    def _seen(self, topics: frozenset[str], began: float) -> None:
+        with self._wake:
+            for topic in topics:
+                self._as_of[topic] = max(began, self._as_of.get(topic, float("-inf")))
+            self._wake.notify_all()
+
+    def _take_waiver(self, message: ControlMessage) -> None:
+        named = waiver_of_key(message.key)
+        if named is None or named[3] != self._group:
+            return
+        topic, epoch, partition, _ = named
+        waivers = dict(self._waivers.get(topic, {}))  # the polling thread may be reading the old one
+        if isinstance(message.record, Waiver):
+            waivers[partition, epoch] = message.record.topic_id
+        else:
+            waivers.pop((partition, epoch), None)
+        self._waivers[topic] = waivers
+
+    def _take(self, timeline: Timeline) -> None:
+        topic = timeline.topic
+        known = self._timelines.get(topic)
+        if known is not None and (known.topic_id == timeline.topic_id or topic in self._as_of):
+            # Before the first look is read to its end, older records may be of a topic that was deleted since.
+            known.check_successor(timeline)
+        self._timelines[topic] = timeline
+        if known != timeline:
+            self._changed(topic)
+
+
+def unmanaged(topic: str, partitions: int) -> Timeline:
+    """A stand-in for a topic without a timeline: one epoch, no gates."""
+    return Timeline(topic, "", "", max(partitions, 1), (Epoch(0, max(partitions, 1)),))

@@ -1,0 +1,1 @@
+"""The control topics: reading them to an end, writing timelines."""

@@ -1,0 +1,227 @@
+"""Reading the control topics: by `assign()`, read_committed, and to an end that the leader names.
+
+The position counts transaction markers too: a record-less tail shows only in the offset of the end-of-partition event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
+from ...partitioner.records import ControlRecord, decode_record
+from .. import clock
+from ..config import connection_of
+from ..kafka_errors import translate, translated
+from ..log_offsets import LogOffsets
+from ..messages import offset_of, place_of
+from .control_topics import Slot
+
+_BATCH = 500
+
+
+class ControlMessage:
+    """One control record as it was read. Its value is decoded when it is asked for.
+
+    A partition holds the records of many topics and writers: one that is damaged stops those whom it concerns.
+    at_ms: when it was written, by the clock of whoever wrote it; for people, never for decisions.
+    """
+
+    __slots__ = ("_decoded", "_record", "at_ms", "key", "offset", "slot", "value")
+
+    def __init__(self, slot: Slot, offset: int, key: bytes, value: bytes | None, at_ms: int | None = None) -> None:
+        self.slot, self.offset, self.key, self.value, self.at_ms = slot, offset, key, value, at_ms
+        self._record: ControlRecord | None = None
+        self._decoded = False
+
+    @property
+    def record(self) -> ControlRecord | None:
+        """The record; None for tombstones and kinds that are not ours.
+
+        Raises CorruptRecordError, RecordVersionError, which say where it stands and what to do.
+        """
+        if not self._decoded:
+            try:
+                self._record = decode_record(self.key, self.value)
+            except CorruptRecordError as error:
+                raise CorruptRecordError(error.detail, self._place) from error
+            except RecordVersionError as error:
+                raise RecordVersionError(error.kind, error.found, error.supported, self._place) from error
+            self._decoded = True
+        return self._record
+
+    @property
+    def _place(self) -> str:
+        return f"{self.slot[0]}[{self.slot[1]}]@{self.offset} (key {self.key!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The leaders' ends of some slots, asked for at `began`. Reading up to them makes a view as new as `began`."""
+
+    began: float
+    ends: Mapping[Slot, int]
+
+
+@dataclass(slots=True)
+class _Past:
+    """What a slot held below `end` when it was added: of each key the last record, in the order of their offsets."""
+
+    end: int
+    last: dict[bytes, ControlMessage] = field(default_factory=dict)
+
+    def take(self, message: ControlMessage) -> None:
+        """A record in the place of an older one of its key."""
+        self.last.pop(message.key, None)
+        self.last[message.key] = message
+
+
+class ControlReader:
+    """One consumer over control partitions. Not thread-safe: one thread owns it.
+
+    What a slot held when it was added is read as the log cleaner would leave it: of each key the last record, once all
+    is there. So a start costs what is true now and not what ever was, and a bad record that was superseded stops nobody.
+
+    interested: when set, only records whose key it accepts are handed out; a partition holds the records of many.
+    fetch_wait_ms: how long an idle fetch waits at the broker. A transaction marker behind the last record is noticed
+    only when a fetch comes back empty, so this bounds how long reading to the end takes; an idle reader asks that often.
+    """
+
+    def __init__(self, config: Mapping[str, Any], fetch_wait_ms: int = 500) -> None:
+        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._consumer = Consumer(
+            {
+                **connection_of(config),
+                "group.id": "keyorder-control-reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.error.backoff.ms": 50,
+                "fetch.wait.max.ms": fetch_wait_ms,
+            }
+        )
+        self._offsets = LogOffsets(config)
+        self._next: dict[Slot, int] = {}
+        self._past: dict[Slot, _Past] = {}
+        self.interested: Any = None
+
+    @property
+    def slots(self) -> set[Slot]:
+        """What is being read."""
+        return set(self._next)
+
+    def add(self, slots: Iterable[Slot]) -> None:
+        """Read these slots too, from their beginning. Raises BrokerUnreachableError and its kin."""
+        new = [slot for slot in slots if slot not in self._next]
+        if new:
+            self._past.update((slot, _Past(end)) for slot, end in self._offsets.stable_ends(new).items() if end > 0)
+            self._next.update((slot, 0) for slot in new)
+            places = [TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
+            with translated("read", "the control topics", self._bootstrap):
+                self._consumer.assign(places)
+
+    def poll(self, timeout: float) -> list[ControlMessage]:
+        """What has arrived, in order per slot; waits up to `timeout` seconds for the first."""
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        read: list[ControlMessage] = []
+        self._take(first, read)
+        batch = self._consumer.consume(_BATCH, 0)
+        while batch:
+            for message in batch:
+                self._take(message, read)
+            # A long past is fetched at once, and not batch by batch between its reader's other duties.
+            batch = self._consumer.consume(_BATCH, 0) if self._past and not read else []
+        return read
+
+    def look(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
+        """Ask the leaders for the ends now. Raises BrokerUnreachableError and its kin."""
+        began = clock.now()
+        return Look(began, self._offsets.stable_ends(self._next if slots is None else slots, timeout))
+
+    def reached(self, look: Look) -> bool:
+        """Whether everything below the look's ends has been returned by `poll`."""
+        return all(self._next.get(slot, 0) >= end and slot not in self._past for slot, end in look.ends.items())
+
+    def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> list[ControlMessage]:
+        """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
+        deadline = clock.now() + timeout
+        look = self.look(slots, timeout)
+        read: list[ControlMessage] = []
+        while not self.reached(look):
+            if clock.now() >= deadline:
+                raise BrokerUnreachableError(self._bootstrap, "the control topics could not be read to their end")
+            read.extend(self.poll(0.1))
+        return read
+
+    def await_message(self, wanted: Callable[[ControlMessage], bool], timeout: float) -> ControlMessage:
+        """Read on until such a message shows. Raises BrokerUnreachableError after `timeout` seconds."""
+        deadline = clock.now() + timeout
+        while clock.now() < deadline:
+            for message in self.poll(0.1):
+                if wanted(message):
+                    return message
+        raise BrokerUnreachableError(self._bootstrap, f"a record just written did not show within {timeout:.0f} s")
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        self._consumer.set_sasl_credentials(username, password)
+        self._offsets.set_sasl_credentials(username, password)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._consumer.close()
+        self._offsets.close()
+
+    def _take(self, message: Message, read: list[ControlMessage]) -> None:
+        slot, offset = place_of(message), offset_of(message)
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._next[slot] = max(self._next.get(slot, 0), offset)
+                self._catch_up(slot, read)
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise translate(error, "read", f"control topic {slot[0]}", self._bootstrap)
+            # Anything else passes: the client library goes on trying, and the age of the view shows if it cannot.
+            return
+        self._next[slot] = offset + 1
+        key = _bytes(message.key()) or b""
+        past = self._past.get(slot)
+        if self.interested is None or self.interested(key):
+            kind, at_ms = message.timestamp()
+            stamp = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
+            taken = ControlMessage(slot, offset, key, _bytes(message.value()), stamp)
+            if past is None:
+                read.append(taken)
+            else:
+                past.take(taken)
+        self._catch_up(slot, read)
+
+    def _catch_up(self, slot: Slot, read: list[ControlMessage]) -> None:
+        """Hand out what is left of a slot's past when its end is there."""
+        past = self._past.get(slot)
+        if past is not None and self._next[slot] >= past.end:
+            del self._past[slot]
+            read.extend(past.last.values())
+
+
+def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -> list[ControlMessage]:
+    """One look through a reader of its own: all records of `slots` now."""
+    reader = ControlReader(config, fetch_wait_ms=50)
+    try:
+        reader.add(slots)
+        return reader.read_to_end(timeout=timeout)
+    except KafkaException as raised:
+        raise translate(raised.args[0], "read", "the control topics", str(config.get("bootstrap.servers"))) from raised
+    finally:
+        reader.close()
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

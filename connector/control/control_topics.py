@@ -1,0 +1,119 @@
+"""The two control topics: where a record of theirs lives, and that they exist as they must."""
+
+from __future__ import annotations
+
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+
+from confluent_kafka import KafkaError, KafkaException, murmur2
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs forget to re-export these
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from ...partitioner.errors import BrokerUnreachableError, ConfigError
+from ...partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
+from ..kafka_errors import translate, translated
+from ..metadata import patiently, wait_for_partitions
+
+PARTITIONS = 8
+Slot = tuple[str, int]
+
+
+def timeline_slot(topic: str) -> Slot:
+    """Where the timeline and the waivers of `topic` are."""
+    return CONTROL_TOPIC, murmur2(topic.encode(), PARTITIONS)
+
+
+def writer_slot(writer: str) -> Slot:
+    """Where the leases and READYs of `writer` are."""
+    return WRITERS_TOPIC, murmur2(writer.encode(), PARTITIONS)
+
+
+def all_writer_slots() -> list[Slot]:
+    """Every place where a writer may be."""
+    return [(WRITERS_TOPIC, p) for p in range(PARTITIONS)]
+
+
+def existing(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> bool:
+    """Whether both control topics are there. Raises BrokerUnreachableError, ConfigError for foreign ones."""
+    with translated("list", "topics", bootstrap_servers):
+        topics = admin.list_topics(timeout=timeout).topics
+    found = [name for name in (CONTROL_TOPIC, WRITERS_TOPIC) if name in topics]
+    for name in found:
+        count = len(topics[name].partitions)
+        if count != PARTITIONS:
+            raise ConfigError(
+                name,
+                f"it has {count} partitions, keyorder's has {PARTITIONS}",
+                "another program made it: remove it, or give keyorder a cluster where that name is free",
+            )
+    return len(found) == 2
+
+
+def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) -> None:
+    """Make the control topics where they are missing, and check how they are set up.
+
+    Raises NotAuthorizedError, BrokerUnreachableError, ConfigError (a control topic that may lose records).
+    """
+    if not existing(admin, bootstrap_servers, timeout):
+        with translated("list", "brokers", bootstrap_servers):
+            brokers = len(admin.list_topics(timeout=timeout).brokers)
+        replicas = min(3, brokers)
+        settings = {
+            "cleanup.policy": "compact",
+            "min.insync.replicas": "2" if replicas >= 3 else "1",
+            "unclean.leader.election.enable": "false",
+            "compression.type": "producer",
+            # The cleaner never touches the newest segment, and by default that is a week's: of renewals, gigabytes.
+            "segment.ms": "600000",
+            "min.cleanable.dirty.ratio": "0.2",
+        }
+        wanted = [NewTopic(name, PARTITIONS, replicas, config=settings) for name in (CONTROL_TOPIC, WRITERS_TOPIC)]
+        for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():
+            try:
+                future.result(timeout)
+            except KafkaException as raised:
+                if raised.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise translate(raised.args[0], "create", f"control topic {name}", bootstrap_servers) from raised
+            except FutureTimeout as raised:
+                raise BrokerUnreachableError(bootstrap_servers, f"create control topic {name}") from raised
+        for name in (CONTROL_TOPIC, WRITERS_TOPIC):
+            wait_for_partitions(admin, name, PARTITIONS, bootstrap_servers, timeout)
+
+    def check() -> None:
+        # The client would go on asking a broker that has died; a look at the cluster shows it another one.
+        with translated("list", "topics", bootstrap_servers):
+            admin.list_topics(timeout=5.0)
+        check_policy(admin, bootstrap_servers)
+
+    patiently(check, timeout)
+
+
+def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 5.0) -> None:
+    """Refuse a control topic whose records may be deleted: with them the layout of every topic would be lost.
+
+    A user that may not describe configs passes: whoever made the topics has checked them.
+    """
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in (CONTROL_TOPIC, WRITERS_TOPIC)]
+    for resource, future in admin.describe_configs(resources, request_timeout=timeout).items():
+        try:
+            entries = future.result(timeout)
+        except KafkaException as raised:
+            code = raised.args[0].code()
+            if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+                return
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                # Just made, and not known to this broker yet.
+                raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
+            raise translate(raised.args[0], "describe", f"topic {resource.name}", bootstrap_servers) from raised
+        except FutureTimeout as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
+        policy = entries["cleanup.policy"].value
+        if policy != "compact":
+            raise ConfigError(
+                f"cleanup.policy of {resource.name}",
+                f"{policy!r} deletes control records",
+                "set it to compact with kafka-configs, before anything else",
+            )

@@ -1,0 +1,79 @@
+"""Small changes of a timeline that move no key: under the topic's transactional id, read back before they count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...partitioner import codec
+from ...partitioner.errors import PeerError, RecordVersionError, UnmanagedTopicError
+from ...partitioner.records import TIMELINE, timeline_key
+from ...partitioner.timeline import OpenChange, Timeline
+from .control_reader import ControlMessage, ControlReader, readable
+from .control_topics import timeline_slot
+from .timeline_writer import TimelineWriter
+
+
+class ChangeOpenError(PeerError):
+    """The topic's layout is being changed right now (KIP-694's third warning). Wait for it, or resume it."""
+
+    retriable = True
+
+    def __init__(self, topic: str, change: OpenChange) -> None:
+        super().__init__(topic, change)
+        self.topic, self.change = topic, change
+
+    def __str__(self) -> str:
+        return (
+            f"the layout of {self.topic!r} is being changed already, to {self.change.count} partitions (epoch "
+            f"{self.change.epoch}, attempt {self.change.attempt}, {self.change.phase.value}): wait for it, ask again for "
+            f"{self.change.count} partitions to resume it, or give it up with `keyorder change abort --topic {self.topic}`"
+        )
+
+
+def newest_timeline(messages: Iterable[ControlMessage], topic: str) -> Timeline | None:
+    """The topic's last timeline among these messages, to be written again; None if there is none.
+
+    Raises RecordVersionError for one of a newer minor version: rewriting it would drop the fields that are unknown here.
+    """
+    found = [m for m in messages if m.key == timeline_key(topic) and isinstance(m.record, Timeline)]
+    if not found:
+        return None
+    last = found[-1]
+    minor = codec.decode(TIMELINE, last.value or b"").minor
+    if minor > TIMELINE.minor:
+        raise RecordVersionError("timeline", (codec.MAJOR, minor), codec.MAJOR)
+    assert isinstance(last.record, Timeline)
+    return last.record
+
+
+def edit(
+    config: Mapping[str, Any], topic: str, change: Callable[[Timeline], Timeline], even_open: bool = False
+) -> Timeline:
+    """Replace the timeline by what `change` makes of it; writes nothing when that is the same. Returns the newest one.
+
+    even_open: also while the layout is being changed; whoever changes it is fenced, and is told so.
+    Raises UnmanagedTopicError, ChangeOpenError, RecordVersionError, ControllerFencedError, UnknownResultError and Kafka's
+    own.
+    """
+    seen = newest_timeline(readable(config, [timeline_slot(topic)], 15.0), topic)
+    if seen is not None and seen.change is not None and not even_open:
+        raise ChangeOpenError(topic, seen.change)  # before its controller is fenced
+    writer = TimelineWriter(config, topic)
+    reader = ControlReader(config, fetch_wait_ms=50)
+    try:
+        writer.start()
+        reader.add([timeline_slot(topic)])
+        timeline = newest_timeline(reader.read_to_end(), topic)
+        if timeline is None:
+            raise UnmanagedTopicError(topic)
+        if timeline.change is not None and not even_open:
+            raise ChangeOpenError(topic, timeline.change)
+        edited = change(timeline)
+        if edited != timeline:
+            writer.write(edited, "edit")
+            reader.await_message(lambda message: message.record == edited, 30.0)
+        return edited
+    finally:
+        writer.close()
+        reader.close()

@@ -1,0 +1,137 @@
+"""Writing timelines: one transaction per record, under the topic's transactional id, so that there is one controller.
+
+`transactional.id = keyorder-controller-<topic>`: whoever calls `start()` last has fenced all others. A transaction holds
+one ready-made record, and nothing is read or awaited inside it: an abandoned one hides what lies behind it. With the
+release of re-homed values their copies and tombstones go in the same one: a controller that was fenced writes none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from ...partitioner.errors import ControllerFencedError, KeyorderError
+from ...partitioner.records import Waiver as WaiverRecord
+from ...partitioner.records import encode_timeline, encode_waiver, timeline_key, waiver_key
+from ...partitioner.timeline import Timeline
+from ..config import connection_of
+from ..crash import crash_point
+from ..kafka_errors import translate
+from .control_topics import timeline_slot
+
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+
+# What no second try mends.
+_REFUSED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.POLICY_VIOLATION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataRecord:
+    """A record of a data topic. timestamp: milliseconds of its creation, 0 for now."""
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+    timestamp: int = 0
+
+
+class UnknownResultError(KeyorderError):
+    """A transaction's end is not known: begin again from `start()` and a fresh look at the timeline."""
+
+    retriable = True
+
+
+class TimelineWriter:
+    """The pen of one topic's timeline. Not thread-safe."""
+
+    def __init__(self, config: Mapping[str, Any], topic: str, timeout: float = 15.0) -> None:
+        self.topic, self._timeout = topic, timeout
+        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._producer = Producer(
+            {
+                **connection_of(config),
+                "transactional.id": f"keyorder-controller-{topic}",
+                "transaction.timeout.ms": 5_000,
+                "message.timeout.ms": 5_000,
+                "linger.ms": 0,
+                "enable.idempotence": True,
+                # What a topic takes is for its broker to say: copies may be as large as any record.
+                "message.max.bytes": 1_000_000_000,
+            }
+        )
+
+    def start(self) -> None:
+        """Fence every other controller of this topic. Raises NotAuthorizedError, BrokerUnreachableError and kin."""
+        try:
+            self._producer.init_transactions(self._timeout)
+        except KafkaException as raised:
+            raise translate(
+                raised.args[0], "use", f"transactional id keyorder-controller-{self.topic}", self._bootstrap
+            ) from raised
+
+    def write(self, timeline: Timeline, step: str = "timeline", data: Iterable[DataRecord] = ()) -> None:
+        """Commit this timeline, and `data` with it. When it returns all is decided, but not necessarily visible yet.
+
+        Raises ControllerFencedError, NotAuthorizedError, UnknownResultError, KafkaOperationError (a record was refused).
+        """
+        self._commit(timeline_key(timeline.topic), encode_timeline(timeline), step, data)
+
+    def write_waiver(self, waiver: WaiverRecord) -> None:
+        """Commit a waiver of one of this topic's gates. Raises as `write`."""
+        self._commit(waiver_key(waiver), encode_waiver(waiver), "waiver")
+
+    def delete_waiver(self, key: bytes) -> None:
+        """Take a waiver back. Raises as `write`."""
+        self._commit(key, None, "waiver")
+
+    def _commit(self, key: bytes, value: bytes | None, step: str, data: Iterable[DataRecord] = ()) -> None:
+        slot_topic, slot_partition = timeline_slot(self.topic)
+        failures: list[tuple[KafkaError, str]] = []
+
+        def done(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append((error, message.topic() or slot_topic))
+
+        try:
+            self._producer.begin_transaction()
+            for r in data:
+                self._producer.produce(
+                    r.topic, r.value, r.key, r.partition, done, timestamp=r.timestamp, headers=r.headers
+                )
+            self._producer.produce(slot_topic, value, key, slot_partition, on_delivery=done)
+            if self._producer.flush(self._timeout):
+                raise UnknownResultError(f"the control record of {self.topic!r} was not acknowledged in time")
+            if failures:
+                raise KafkaException(failures[0][0])
+            crash_point(f"{step}-sent")
+            self._producer.commit_transaction(self._timeout)
+        except SystemError as raised:
+            # A fatal error inside a delivery callback leaves the binding in this shape: the producer was fenced.
+            raise ControllerFencedError(self.topic) from raised
+        except KafkaException as raised:
+            error = raised.args[0]
+            if error.code() in _FENCED or error.fatal():
+                raise ControllerFencedError(self.topic) from raised
+            name = failures[0][1] if failures else slot_topic
+            what = f"control topic {name}" if name == slot_topic else f"topic {name}"
+            typed = translate(error, "write", what, self._bootstrap)
+            if error.code() in _REFUSED:
+                raise typed from raised
+            raise UnknownResultError(f"the control record of {self.topic!r}: {typed}") from raised
+
+    def close(self) -> None:
+        """Let go of the pen; an open transaction is left to its timeout or to the next controller."""
+        try:
+            self._producer.close()
+        except KafkaException:
+            pass  # a fenced or refused producer complains once more; whoever used it has heard already

@@ -1,0 +1,1 @@
+"""The producer: its face, its writer session, move tombstones."""

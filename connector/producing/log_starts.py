@@ -1,0 +1,62 @@
+"""Where the logs of compacted topics begin, followed by a thread: a move tombstone below it would clear nothing.
+
+An answer that is old, or missing, is too low at worst. A tombstone is then sent that was not needed, never the reverse.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...partitioner.errors import KeyorderError
+from ..log_offsets import LogOffsets
+
+_EVERY = 60.0
+
+
+class LogStarts:
+    """The log starts of some topics, asked for at once and then every `every` seconds. `close` it."""
+
+    def __init__(self, config: Mapping[str, Any], every: float = _EVERY) -> None:
+        self._config, self._every = dict(config), every
+        self._counts: dict[str, Callable[[], int]] = {}
+        self._known: dict[str, dict[int, int]] = {}
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, topic: str, partitions: Callable[[], int]) -> None:
+        """Ask on this thread now, and on one of its own from then on. partitions: how many may hold records by then."""
+        offsets = LogOffsets(self._config)
+        try:
+            self._ask(offsets, topic, partitions())
+        finally:
+            offsets.close()
+        self._counts[topic] = partitions
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="keyorder-log-starts", daemon=True)
+            self._thread.start()
+
+    def of(self, topic: str) -> Mapping[int, int]:
+        """{partition: log start} as last heard; a partition of which nothing was heard is missing."""
+        return self._known.get(topic, {})
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(10)
+
+    def _run(self) -> None:
+        offsets = LogOffsets(self._config)
+        while not self._closing.wait(self._every):
+            for topic, partitions in list(self._counts.items()):
+                self._ask(offsets, topic, partitions())
+        offsets.close()
+
+    def _ask(self, offsets: LogOffsets, topic: str, partitions: int) -> None:
+        try:
+            found = offsets.earliest([(topic, p) for p in range(partitions)], timeout=5.0)
+        except KeyorderError:
+            return  # what was heard before is still no higher than the truth
+        self._known[topic] = {p: start for (_, p), start in found.items()}

@@ -1,0 +1,318 @@
+"""A producer's side of the control topics: one thread that keeps the lease, follows timelines and answers PREPARE.
+
+The thread owns its clients. What it shares with the producer (routes, held records, counts of records on the way) is
+touched under the producer's lock alone, and never while the client library may call back.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from ...partitioner.errors import (
+    BrokerUnreachableError,
+    IneligibleWriterError,
+    KeyorderError,
+    NotAuthorizedError,
+    PeerError,
+    UnmanagedTopicError,
+)
+from ...partitioner.lease import LeaseKeeper, Standing
+from ...partitioner.records import (
+    WRITERS_TOPIC,
+    Lease,
+    Ready,
+    encode_lease,
+    encode_ready,
+    lease_key,
+    ready_key,
+    topic_of_key,
+)
+from ...partitioner.sending import TopicSending
+from ...partitioner.timeline import ChangePhase, Timeline
+from .. import clock
+from ..config import ProducerSettings, connection_of
+from ..control.control_reader import ControlMessage, ControlReader, Look
+from ..control.control_topics import timeline_slot, writer_slot
+from ..kafka_errors import translate, translated
+
+_IDLE, _SOON, _NOW = 0.1, 0.01, 0.001
+
+
+def control_producer(config: Mapping[str, Any]) -> Producer:
+    """The client that writes a writer's own records."""
+    return Producer({**connection_of(config), "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 10_000})
+
+
+class WriterSession(threading.Thread):
+    """The background half of an OrderedProducer.
+
+    lock: guards `topics` and everything inside. data: the client that sends the user's records.
+    harvest: under the lock, takes in what is counted elsewhere of records on the way, before that is judged.
+    pump: sends what may be sent of the held records; called without the lock.
+    reader, control: clients in place of its own, for many sessions in one process that somebody else drives.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        settings: ProducerSettings,
+        data: Producer,
+        lock: threading.Lock,
+        pump: Callable[[], None],
+        reader: ControlReader | None = None,
+        control: Producer | None = None,
+    ) -> None:
+        super().__init__(name="keyorder-writer", daemon=True)
+        self.settings, self._lock, self._data, self._pump = settings, lock, data, pump
+        self._servers = str(config.get("bootstrap.servers"))
+        self.writer_id = settings.writer_id or f"{config.get('client.id', 'writer')}-{uuid.uuid4().hex[:12]}"
+        self.lease = LeaseKeeper(
+            self.writer_id, settings.terms, settings.transactional_id, settings.transaction_timeout_ms
+        )
+        self.topics: dict[str, TopicSending[Any]] = {}
+        self.send_until = float("-inf")
+        self.harvest: Callable[[], None] = lambda: None
+        self.failure: KeyorderError | None = None
+        self._reader = reader or ControlReader(config)
+        self._reader.interested = self._is_ours
+        self._control = control or control_producer(config)
+        self._wanted: dict[str, threading.Event] = {}
+        self._refused: dict[str, KeyorderError] = {}
+        self._timelines: dict[str, Timeline] = {}
+        self._parked: dict[str, ControlMessage] = {}
+        self._known_partitions: dict[str, int] = {}
+        self._look: Look | None = None
+        self._looking_for: tuple[str, frozenset[str]] | None = None
+        self._looked_for: tuple[str, frozenset[str]] | None = None
+        self._roll_called: dict[str, int] = {}
+        self._stopping = threading.Event()
+        self._slot = writer_slot(self.writer_id)
+        self._lease_prefix = b":" + self.writer_id.encode()
+
+    def admit(self, topic: str) -> TopicSending[Any]:
+        """Make the topic part of this writer's lease and wait until it may be written (on the caller's thread).
+
+        Raises UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError (control.timeout passed).
+        """
+        event = self._wanted.get(topic)
+        if event is None or event.is_set():
+            self._refused.pop(topic, None)
+            event = self._wanted[topic] = threading.Event()
+        if not event.wait(self.settings.control_timeout):
+            raise self.failure or BrokerUnreachableError(
+                self._servers, f"no lease on {topic!r} within {self.settings.control_timeout:g} s"
+            )
+        if topic in self._refused:
+            raise self._refused[topic]
+        if self.failure is not None:
+            raise self.failure
+        return self.topics[topic]
+
+    def stop(self, timeout: float) -> None:
+        """End the lease. To be called with nothing in flight."""
+        self._stopping.set()
+        self.join(timeout)
+
+    def run(self) -> None:
+        """The thread. An error that order cannot survive stops the producer, and every waiter hears of it."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._turn()
+                except PeerError as error:
+                    if not error.retriable:
+                        raise
+                    # A leader is away: the lease goes on by its own rules, and what cannot be proven is not sent.
+                    self._look = None
+            if self._leave():
+                self._control.flush(5)
+        except KeyorderError as error:
+            self._fail(error)
+        except KafkaException as raised:
+            self._fail(translate(raised.args[0], "use", "the control topics", self._servers))
+        finally:
+            self.send_until = float("-inf")
+            self._reader.close()
+            self._control.close()
+
+    def _leave(self) -> bool:
+        """Write the end of the lease; False when there is none."""
+        leaving = self.lease.leave(clock.now())
+        if leaving is not None:
+            self._write_lease(leaving)
+        return leaving is not None
+
+    def _fail(self, error: KeyorderError) -> None:
+        self.failure = error
+        self.send_until = float("-inf")
+        for event in list(self._wanted.values()):
+            event.set()
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Log in with these from now on."""
+        self._reader.set_sasl_credentials(username, password)
+        self._control.set_sasl_credentials(username, password)
+
+    def _turn(self) -> None:
+        if not self._wanted:
+            self._stopping.wait(_IDLE)
+            return
+        slots = [self._slot, *(timeline_slot(topic) for topic in list(self._wanted))]
+        self._reader.add(slots)
+        for message in self._reader.poll(self._patience()):
+            self._take(message)
+        for topic in [topic for topic in list(self._wanted) if topic in self._parked]:
+            self._take(self._parked.pop(topic))
+        self._control.poll(0)
+        now = clock.now()
+        self._keep_lease(now)
+        self._admit_topics()
+        self._answer(now)
+        self._pump()
+
+    def _patience(self) -> float:
+        """How long to wait for the next control record, given what else is to do."""
+        if self.lease.standing in (Standing.OUT, Standing.LAPSED):
+            return _SOON
+        with self._lock:
+            draining = any(s.preparing and not s.answered for s in self.topics.values())
+            held = any(s.held and not s.preparing for s in self.topics.values())
+        if draining:
+            return _NOW
+        waiting = any(not event.is_set() for event in list(self._wanted.values()))
+        return _SOON if held or waiting or self._look is not None else _IDLE
+
+    def _is_ours(self, key: bytes) -> bool:
+        return key.startswith(b"timeline:") or (key.startswith(b"lease:") and key.endswith(self._lease_prefix))
+
+    def _take(self, message: ControlMessage) -> None:
+        topic = topic_of_key(message.key)
+        if topic is not None and topic not in self._wanted:
+            self._parked[topic] = message  # somebody else's, and not looked into; it may be wanted later
+            return
+        record = message.record
+        if isinstance(record, Lease) and record.writer == self.writer_id:
+            self.lease.read(record, message.offset, clock.now())
+            if self.lease.standing is Standing.SUPERSEDED:
+                raise IneligibleWriterError(self.writer_id, "a newer process joined under this id")
+        elif isinstance(record, Timeline):
+            self._timelines[record.topic] = record
+            with self._lock:
+                sending = self.topics.get(record.topic)
+                if sending is not None:
+                    sending.apply(record)
+
+    def _keep_lease(self, now: float) -> None:
+        self.lease.tick(now)
+        standing = self.lease.standing
+        if standing is Standing.LAPSED or standing is Standing.OUT:
+            self.send_until = float("-inf")
+            self._look, self._looked_for = None, None
+            self._data.poll(0)
+            with self._lock:
+                self.harvest()
+                clear = all(sending.settled(now) for sending in self.topics.values())
+            if clear:
+                self._write_lease(self.lease.join(uuid.uuid4().hex, self._wanted, now))
+        elif standing is Standing.LIVE:
+            called = self._roll_call()
+            renewal = self.lease.renew(now, self._wanted, due=called)
+            if renewal is not None:
+                self._write_lease(renewal)
+            self._look_after_join()
+
+    def _roll_call(self) -> bool:
+        """Whether a new PLAN asks the writers of one of our topics to show that they live."""
+        called = False
+        for topic, timeline in list(self._timelines.items()):
+            change = timeline.change
+            if change is not None and topic in self._wanted and self._roll_called.get(topic) != change.epoch:
+                self._roll_called[topic] = change.epoch
+                called = True
+        return called
+
+    def _look_after_join(self) -> None:
+        """After its JOIN (or a longer topic list) was read back, a writer reads `_keyorder` to its end before it sends.
+
+        The controller looks at the writers after it has read its PREPARE back; so one of the two sees the other.
+        """
+        confirmed = (self.lease.nonce, self.lease.confirmed)
+        if self._look is None and self._looked_for != confirmed:
+            self._look = self._reader.look([timeline_slot(topic) for topic in self.lease.confirmed])
+            self._looking_for = confirmed
+        if self._look is not None and self._reader.reached(self._look):
+            self._look = None
+            self._looked_for = self._looking_for
+        if self._looked_for is not None and self._looked_for[0] == self.lease.nonce:
+            self.send_until = self.lease.send_until
+
+    def _admit_topics(self) -> None:
+        """Let the callers of `admit` go whose topic is in the lease and was looked at since."""
+        looked = self._looked_for
+        if looked is None or looked[0] != self.lease.nonce:
+            return
+        for topic, event in list(self._wanted.items()):
+            if event.is_set() or topic not in looked[1]:
+                continue
+            timeline = self._timelines.get(topic)
+            if timeline is None:
+                self._refused[topic] = UnmanagedTopicError(topic)
+                del self._wanted[topic]
+            elif topic not in self.topics:
+                with self._lock:
+                    self.topics[topic] = TopicSending(timeline)
+            event.set()
+
+    def _answer(self, now: float) -> None:
+        """Say READY for every attempt whose moving keys are held and resolved, and whose partitions we know."""
+        for topic, sending in list(self.topics.items()):
+            change = sending.timeline.change
+            if change is None:
+                continue
+            if self._known_partitions.get(topic, 0) < change.count:
+                self._refresh_partitions(topic)
+            if change.phase is not ChangePhase.PREPARE or sending.answered:
+                continue
+            self._data.poll(0)
+            with self._lock:
+                self.harvest()
+                epoch = sending.ready_epoch(now)
+                acknowledged = sending.acknowledged_origins()
+            known = self._known_partitions.get(topic, 0) >= change.count
+            if epoch is not None and known and self.lease.standing is Standing.LIVE:
+                ready = Ready(topic, self.writer_id, self.lease.nonce, epoch, acknowledged)
+                self._send(ready_key(topic, self.writer_id, self.lease.nonce), encode_ready(ready))
+                with self._lock:
+                    sending.said_ready(epoch)
+
+    def _refresh_partitions(self, topic: str) -> None:
+        """Let the data client learn of new partitions now, so that a release does not wait for its next refresh."""
+        try:
+            found = self._data.list_topics(topic, timeout=1.0).topics.get(topic)
+        except KafkaException:
+            return
+        if found is not None and found.error is None:
+            self._known_partitions[topic] = len(found.partitions)
+
+    def _write_lease(self, lease: Lease) -> None:
+        self._send(lease_key(self.writer_id, lease.nonce), encode_lease(lease))
+
+    def _send(self, key: bytes, value: bytes) -> None:
+        with translated("write", f"control topic {WRITERS_TOPIC}", self._servers):
+            self._control.produce(WRITERS_TOPIC, value, key, self._slot[1], on_delivery=self._written)
+        self._control.poll(0)
+
+    def _written(self, error: Any, _: Any) -> None:
+        """A lost JOIN is given up for a new one, a lost renewal is followed by the next, a refused one ends the writer."""
+        if error is not None:
+            typed = translate(error, "write", f"control topic {WRITERS_TOPIC}", self._servers)
+            if isinstance(typed, NotAuthorizedError):
+                self._fail(typed)
+                self._stopping.set()
+            else:
+                self.lease.lost_join()

@@ -1,0 +1,1 @@
+"""Layout changes and what follows them: the controller, drains, re-homing, the controller that stays."""

@@ -1,0 +1,87 @@
+"""The periodic job of a controller that empties retired partitions when their time has come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from ...partitioner.errors import ConsentNeededError, ControllerFencedError, KeyorderError
+from ...partitioner.timeline import Timeline
+from ..admin import TopicAdmin
+from ..control.timeline_edit import ChangeOpenError
+from .controller import ScanOutdatedError
+from .draining import Drainer, DrainStep
+from .rehoming import RehomingTerms
+from .supervised import typed_errors
+
+
+class DrainJob:
+    """Moves every retired partition of some topics as far as it may go, every `every` seconds.
+
+    timelines: the topics by name. busy: those that this process is changing, whose pen must not be taken away.
+    """
+
+    name = "drain"
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        timelines: Callable[[], Mapping[str, Timeline]],
+        busy: Callable[[], Collection[str]],
+        every: float = 10.0,
+    ) -> None:
+        self._config, self._timelines, self._busy, self._every = dict(config), timelines, busy, every
+        self._servers = str(config.get("bootstrap.servers"))
+        # One for all turns: it knows since when each partition has been waiting.
+        self._drainer = Drainer(config)
+        self._next = float("-inf")
+        self._said: set[tuple[str, int, str]] = set()
+
+    def due(self, now: float) -> bool:
+        """Whether the time since the last turn is over; asking counts as the beginning of the next one."""
+        if now < self._next:
+            return False
+        self._next = now + self._every
+        return True
+
+    def run(self) -> Mapping[str, object] | None:
+        """One turn over all topics. What was emptied is told, and once what a partition waits for.
+
+        Raises the first error once all topics had their turn, those apart that say that another controller is at work.
+        """
+        told: list[DrainStep] = []
+        failure: KeyorderError | None = None
+        for topic, timeline in sorted(self._timelines().items()):
+            left = any(not drain.emptied for drain in timeline.drains)
+            if not left or timeline.change is not None or topic in self._busy():
+                continue
+            try:
+                with typed_errors(topic, self._servers), TopicAdmin(self._config) as admin:
+                    told += [step for step in admin.drain(topic, self._drainer, RehomingTerms()) if self._is_news(step)]
+            except (ControllerFencedError, ChangeOpenError, ScanOutdatedError):
+                pass  # its turn comes again
+            except ConsentNeededError as error:
+                waiting = [DrainStep(topic, d.partition, False, str(error)) for d in timeline.drains if not d.emptied]
+                told += [step for step in waiting if self._is_news(step)]
+            except KeyorderError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        if not told:
+            return None
+        steps = [
+            {"topic": s.topic, "partition": s.partition, "done": s.done, "what": s.what, "state": s.state.value}
+            for s in told
+        ]
+        return {"steps": steps}
+
+    def _is_news(self, step: DrainStep) -> bool:
+        # A wait names the seconds that are left: it is the same wait all the same.
+        key = (step.topic, step.partition, re.sub(r"\d+", "", step.what))
+        if step.done:
+            self._said = {said for said in self._said if said[:2] != key[:2]}
+            return True
+        news = key not in self._said
+        self._said.add(key)
+        return news

@@ -1,0 +1,176 @@
+"""What a topic carries: records and bytes per second and partition, and how far groups are behind.
+
+Rates are differences of two samples. Records are counted by high watermarks, so transaction markers count too. The client
+library cannot ask for the size of logs; bytes are the records' rate times the size of the newest ones, read when needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ...partitioner.errors import BrokerUnreachableError
+from ...partitioner.scaling import GroupLag, Load
+from .. import clock
+from ..config import connection_of
+from ..kafka_errors import translate, translated
+from ..log_offsets import LogOffsets
+from ..messages import place_of
+
+_NEWEST = 20
+_SIZES_AGE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a topic of `count` active partitions.
+
+    at: before it was asked for, in seconds. ends: high watermarks, retired partitions included. committed: by group and
+    partition, the log start where nothing is. sizes: mean bytes of the newest records; None if they were not read.
+    """
+
+    at: float
+    count: int
+    ends: Mapping[int, int]
+    committed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    sizes: Mapping[int, float] | None = None
+
+
+def load_between(before: Sample, after: Sample) -> Load | None:
+    """The load between two samples; None if they cannot be compared.
+
+    That is so when the layout changed between them, or when a log is shorter than it was: the topic was made anew.
+    """
+    seconds = after.at - before.at
+    shorter = any(after.ends.get(p, 0) < end for p, end in before.ends.items())
+    if seconds <= 0 or before.count != after.count or shorter:
+        return None
+    active = [p for p in range(after.count) if p in before.ends and p in after.ends]
+    records = {p: (after.ends[p] - before.ends[p]) / seconds for p in active}
+    sizes = after.sizes
+    # A partition without records has no size: it has no rate either, or the next sample will know.
+    in_bytes = None if sizes is None else {p: rate * sizes.get(p, 0.0) for p, rate in records.items()}
+    groups = {}
+    for group, committed in after.committed.items():
+        behind = sum(max(0, after.ends[p] - offset) for p, offset in committed.items() if p in after.ends)
+        earlier = before.committed.get(group, {})
+        # A group that was set back consumes nothing in that moment; it is not negative.
+        advanced = sum(max(0, offset - earlier.get(p, offset)) for p, offset in committed.items())
+        groups[group] = GroupLag(behind, advanced / seconds)
+    return Load(records, in_bytes, groups)
+
+
+class LoadMeter:
+    """Measures topics, each at its own pace. Not thread-safe; `close` it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = connection_of(config)
+        self._servers = str(config.get("bootstrap.servers"))
+        self._offsets = LogOffsets(config)
+        self._admin: AdminClient | None = None
+        self._samples: dict[str, Sample] = {}
+        self._sizes: dict[str, tuple[float, dict[int, float]]] = {}
+
+    def measure(
+        self, topic: str, count: int, partitions: int, every: float, groups: Iterable[str] = (), sizes: bool = False
+    ) -> Load | None:
+        """The load since the last sample; None for a first one, and before `every` seconds have passed.
+
+        count: active partitions. partitions: those that may hold records. sizes: read some records for the bytes.
+        Raises NotAuthorizedError, BrokerUnreachableError, KafkaOperationError.
+        """
+        before, at = self._samples.get(topic), clock.now()
+        if before is not None and before.count == count and at - before.at < every:
+            return None
+        places = [(topic, p) for p in range(partitions)]
+        ends = {p: end for (_, p), end in self._offsets.high_watermarks(places).items()}
+        committed = {group: self._committed(group, topic, partitions) for group in groups}
+        known = self._sizes_of(topic, ends, at) if sizes else None
+        self._samples[topic] = after = Sample(at, count, ends, committed, known)
+        return None if before is None else load_between(before, after)
+
+    def forget(self, topic: str) -> None:
+        """Begin anew with this topic."""
+        self._samples.pop(topic, None)
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._offsets.close()
+
+    def _committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+        if self._admin is None:
+            self._admin = AdminClient(self._config)
+        places = [TopicPartition(topic, p) for p in range(partitions)]
+        what = ("read the offsets of", f"group {group}", self._servers)
+        try:
+            asked = self._admin.list_consumer_group_offsets(
+                # A pending transactional offset must not hide the others.
+                [ConsumerGroupTopicPartitions(group, places)],
+                require_stable=False,
+                request_timeout=5.0,
+            )
+            answers = asked[group].result(6.0).topic_partitions or []
+        except KafkaException as raised:
+            raise translate(raised.args[0], *what) from raised
+        except FutureTimeout as raised:
+            raise BrokerUnreachableError(self._servers, f"read the offsets of group {group}") from raised
+        for answer in answers:
+            if answer.error is not None:
+                raise translate(answer.error, *what)
+        found = {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+        missing = [(topic, p) for p in range(partitions) if p not in found]
+        starts = self._offsets.earliest(missing)
+        return {**found, **{p: start for (_, p), start in starts.items()}}
+
+    def _sizes_of(self, topic: str, ends: Mapping[int, int], now: float) -> dict[int, float]:
+        """Mean sizes, read again every minute: they change more slowly than rates."""
+        read_at, known = self._sizes.get(topic, (float("-inf"), {}))
+        if now - read_at >= _SIZES_AGE or any(p not in known for p, end in ends.items() if end):
+            # One whose records were all deleted has none to read, and would be asked for at every sample.
+            known = {**dict.fromkeys(ends, 0.0), **known, **self._read_sizes(topic, ends)}
+            self._sizes[topic] = now, known
+        return known
+
+    def _read_sizes(self, topic: str, ends: Mapping[int, int], timeout: float = 3.0) -> dict[int, float]:
+        consumer = Consumer(
+            {
+                **self._config,
+                "group.id": "keyorder-load",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.message.max.bytes": 65_536,
+                "isolation.level": "read_uncommitted",
+            }
+        )
+        totals: dict[int, list[int]] = {}
+        open_ends = {p for p, end in ends.items() if end}
+        deadline = clock.now() + timeout
+        try:
+            with translated("read", f"topic {topic}", self._servers):
+                consumer.assign([TopicPartition(topic, p, max(0, ends[p] - _NEWEST)) for p in sorted(open_ends)])
+                while open_ends and clock.now() < deadline:
+                    for message in consumer.consume(500, 0.2):
+                        _, partition = place_of(message)
+                        error = message.error()
+                        if error is None:
+                            totals.setdefault(partition, []).append(size_of(message))
+                        elif error.code() != KafkaError._PARTITION_EOF:
+                            continue
+                        if error is not None or len(totals[partition]) >= _NEWEST:
+                            open_ends.discard(partition)
+        finally:
+            consumer.close()
+        return {p: sum(sizes) / len(sizes) for p, sizes in totals.items()}
+
+
+def size_of(message: Message) -> int:
+    """Bytes of key, value and headers, as they were sent; batches and compression change what lies on disk."""
+    headers = message.headers() or []
+    parts = [message.key(), message.value(), *(part for header in headers for part in header)]
+    return sum(len(part.encode() if isinstance(part, str) else part) for part in parts if part is not None)
