@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def now() -> float:
-    """Seconds since an arbitrary moment, the same for all processes of one machine."""
-    return time.clock_gettime(_CLOCK)
+# Seconds since an arbitrary moment, the same for all processes of one machine. Asked for every record: no Python frame.
+now: partial[float] = partial(time.clock_gettime, _CLOCK)
 
 
 def wall_ms() -> int:

@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
-from operator import lt
+from itertools import groupby
+from operator import ge
 from typing import Any, Protocol, cast
 
 from confluent_kafka import Message
@@ -90,9 +90,10 @@ class MessageParcel:
     def judge(self, view: View) -> Judged:
         """See Parcel."""
         highest = hinted = -1
-        if any(map(Message.headers, self._messages)):
-            for row, message in enumerate(self._messages):
-                hint = hint_of(message)
+        headers = list(map(Message.headers, self._messages))
+        if any(headers):
+            for row, own in enumerate(headers):
+                hint = hint_in(own) if own else None
                 if hint is not None:
                     hinted = row if hinted < 0 else hinted
                     highest = max(highest, hint)
@@ -102,17 +103,19 @@ class MessageParcel:
         partition = self.place[1]
         if len(view.timeline.epochs) == 1:
             return range(self.rows) if partition >= view.timeline.newest.count else ()
-        route_of, is_stray = view.routing.of, view.routing.is_stray
-        strays = []
-        for row, key in enumerate(map(Message.key, self._messages)):
-            if key is None:
-                continue
-            data = key if isinstance(key, bytes) else key.encode()
-            route = route_of(data)
-            # The usual record: of a key that never moved, at home.
-            if (route.moves or route.home != partition) and is_stray(data, partition, self.offset(row)):
-                strays.append(row)
-        return strays
+        keys = list(map(Message.key, self._messages))
+        offsets = cast("list[int]", list(map(Message.offset, self._messages)))
+        since = view.at_home_since(partition, keys)
+        # The usual case, asked without a line of Python per record: all lie in the last stay of their keys.
+        if all(map(ge, offsets, since)):
+            return ()
+        return [
+            row
+            for row, (key, offset, from_here) in enumerate(zip(keys, offsets, since, strict=True))
+            if key is not None
+            and offset < from_here
+            and view.routing.is_stray(key if isinstance(key, bytes) else key.encode(), partition, offset)
+        ]
 
     def message(self, row: int) -> Message:
         """See Parcel."""
@@ -191,13 +194,15 @@ def _by_place(messages: Sequence[Message]) -> Iterable[tuple[Place, list[Message
 
 
 def _growing(place: Place, messages: list[Message]) -> Iterable[Parcel]:
-    """A parcel, or several where offsets go back: what was fetched anew."""
-    offsets = cast("list[int]", list(map(Message.offset, messages)))
-    if all(map(lt, offsets, islice(offsets, 1, None))):
+    """A parcel, or several where offsets go back: what was fetched anew.
+
+    One call of the client library returns a partition's records in their order, so its ends tell.
+    """
+    if offset_of(messages[-1]) - offset_of(messages[0]) >= len(messages) - 1:
         return [MessageParcel(place, messages)]
     parcels, start = [], 0
     for row in range(1, len(messages)):
-        if offsets[row] <= offsets[row - 1]:
+        if offset_of(messages[row]) <= offset_of(messages[row - 1]):
             parcels.append(MessageParcel(place, messages[start:row]))
             start = row
     return [*parcels, MessageParcel(place, messages[start:])]
@@ -210,8 +215,12 @@ def _all_equal(values: Iterable[Any], expected: object) -> bool:
 def hint_of(message: Message) -> int | None:
     """The epoch in a record's hint header, or None."""
     headers = message.headers()
-    if not headers:
-        return None
-    return next(
-        (parse_hint(header[1]) for header in cast("list[tuple[str, Any]]", headers) if header[0] == HINT_HEADER), None
-    )
+    return hint_in(headers) if headers else None
+
+
+def hint_in(headers: Iterable[Any]) -> int | None:
+    """The epoch in the first hint header, or None."""
+    for name, value in headers:
+        if name == HINT_HEADER:
+            return parse_hint(value)
+    return None

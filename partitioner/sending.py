@@ -25,15 +25,16 @@ class Cohort:
     """The records sent to one partition between two looks: how many are unresolved.
 
     settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
-    timeout later. Seconds of the writer's clock.
+    timeout later. Seconds of the writer's clock. told: kept here by whoever counts: the last callback made for it.
     """
 
-    __slots__ = ("partition", "settles_at", "unresolved")
+    __slots__ = ("partition", "settles_at", "told", "unresolved")
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.unresolved = 0
         self.settles_at = float("-inf")
+        self.told: tuple[object, Callable[..., None]] | None = None
 
     def resolved(self, now: float) -> bool:
         """Whether nothing of this cohort can reach the broker any more."""

@@ -65,7 +65,7 @@ class Committer:
             for owned in self._members.owned.values():
                 if owned.started:
                     self._settle_tail(owned)
-            self._try([o for o in self._members.owned.values() if o.started and o.processed != (o.committed or 0)])
+            self._try([o for o in self._members.owned.values() if o.started and o.uncommitted])
         if now >= self._next_idle:
             self._next_idle = now + _IDLE_RECOMMIT
             self._try([o for o in self._members.owned.values() if o.committed is not None])
@@ -166,7 +166,7 @@ class Committer:
             for o in owned:
                 if o.started:
                     self._settle_tail(o)
-            due = [o for o in owned if o.started and o.processed != (o.committed or 0)]
+            due = [o for o in owned if o.started and o.uncommitted]
             if due and not self.transactions.used:
                 # The next owner starts where this commit says: passing trouble is worth waiting for.
                 self._patiently({o: o.processed for o in due})
@@ -241,7 +241,8 @@ class Committer:
             timeline = self._members.view(owned.topic).timeline
             flushed = max(owned.flushed, (proofs or {}).get(owned, -1))
             epoch = min(flushed, flushed_epoch(timeline, owned.partition, offset))
-            metadata = metadata_of(max(epoch, 0), notes.get(owned, ""), owned.ahead(offset))
+            owned.ahead_sent = owned.ahead(offset)
+            metadata = metadata_of(max(epoch, 0), notes.get(owned, ""), owned.ahead_sent)
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))
         return places
 
@@ -273,6 +274,7 @@ class Committer:
         if self._members.owned.get(owned.place) is owned:
             owned.committed = place.offset
             owned.committed_epoch = epoch_of(place.metadata)
+            owned.ahead_committed = owned.ahead_sent
 
     def _tell(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         if self._settings.on_commit is not None:

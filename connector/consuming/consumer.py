@@ -441,7 +441,7 @@ class OrderedConsumer:
             else:
                 first = self._raw.poll(wait)
                 if first is not None:
-                    items = items_of([first, *self._raw.consume(max(_BATCH, wanted), 0)])
+                    items = items_of([first, *self._raw.consume(max(_BATCH, wanted) - 1, 0)])
         self._last_raw = clock.now()
         self._members.raise_pending()
         self._intake.take(items, self._last_raw)

@@ -18,23 +18,26 @@ from .late import Late
 class Owned:
     """The state of one owned partition. Lives from assignment to revocation; used by the polling thread alone.
 
-        started: its start offset is known. fetching: the client library reads it.
-        limit: records at or above it wait behind a closed gate. held: those already fetched.
-        record_end: next offset after the last record returned; `returned` may be further, past records that never show
-        (transaction markers, aborted and compacted ones), as end-of-partition events tell.
-        held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
+    started: its start offset is known. fetching: the client library reads it.
+    limit: records at or above it wait behind a closed gate. held: those already fetched.
+    record_end: next offset after the last record returned; `returned` may be further, past records that never show
+    (transaction markers, aborted and compacted ones), as end-of-partition events tell.
+    held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
     seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
-        founded: a gate's `begins` that a commit must not pass yet.
+    founded: a gate's `begins` that a commit must not pass yet.
+    ahead_sent, ahead_committed: what the last commit said, and the last acknowledged one, of what lies beyond it.
     inherited: what an earlier owner has processed beyond the start.
     sealed_at: the cut of a partition that nobody reads any more, None for all others.
     queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
-        wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
-        warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
+    wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
+    warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
     """
 
     __slots__ = (
         "_processed",
         "_returned",
+        "ahead_committed",
+        "ahead_sent",
         "committed",
         "committed_epoch",
         "eof",
@@ -78,6 +81,7 @@ class Owned:
         self.stored: int | None = None
         self.wanted: int | None = None
         self.committed: int | None = None
+        self.ahead_sent = self.ahead_committed = ""
         self.committed_epoch: int | None = None
         self.limit: float = inf
         self.held = Backlog()
@@ -147,6 +151,11 @@ class Owned:
         if inherited is not None:
             waiting |= {offset for offset in inherited.pending if offset >= self._processed}
         return encode_ahead(Ahead(upto, frozenset(waiting)), committed)
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether a commit would say anything new: another position, or more that is processed beyond the same one."""
+        return self.processed != (self.committed or 0) or self.ahead(self.processed) != self.ahead_committed
 
     def hold_alone(self, record: Parcel) -> None:
         """One record waits behind a closed gate where single keys wait."""

@@ -7,8 +7,9 @@ while it is younger than the timeline's `view_age_s` at the moment they were fet
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any, cast
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -24,6 +25,9 @@ from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot
 from ..kafka_errors import translate, translated
 
+# Keys whose place is remembered for a reader of single records; some 15 MB.
+_KEYS_KNOWN = 100_000
+
 
 class View:
     """What is known of one topic: its timeline and what follows from it. Replaced whole, never changed.
@@ -31,13 +35,31 @@ class View:
     stays: all keys' stays as arrays, worked out on first use by who judges columns.
     """
 
-    __slots__ = ("gates", "managed", "routing", "stays", "timeline")
+    __slots__ = ("_since", "gates", "managed", "routing", "stays", "timeline")
 
     def __init__(self, timeline: Timeline, managed: bool, known: View | None = None) -> None:
         self.timeline, self.managed = timeline, managed
         self.gates = Gates(timeline)
         self.stays: Any = None
+        self._since: dict[int, dict[Any, float]] = {}
         self.routing: Routing = Routing(timeline, None if known is None else known.routing)
+
+    def at_home_since(self, partition: int, keys: Sequence[bytes | str | None]) -> list[float]:
+        """For each key the offset from which on its records belong here, inf if they do not any more. None: 0."""
+        known = self._since.setdefault(partition, {None: 0})
+        since = list(map(known.get, keys))
+        if None in since:
+            if sum(map(len, self._since.values())) > _KEYS_KNOWN:
+                self._since = {partition: known}
+                known.clear()
+                known[None] = 0
+            for row, key in enumerate(keys):
+                if since[row] is None:
+                    data = key.encode() if isinstance(key, str) else key
+                    assert data is not None
+                    home, first, _ = self.routing.stays(self.routing.of(data))[-1]
+                    since[row] = known[key] = first if home == partition else inf
+        return cast("list[float]", since)
 
 
 class ViewKeeper(threading.Thread):

@@ -93,6 +93,7 @@ class OrderedProducer:
         self._bootstrap = str(theirs.get("bootstrap.servers"))
         self._events: deque[Callable[[], object]] = deque()
         self._raw = Producer(wrapped(theirs, self._run_event))
+        self._produce_raw = self._raw.produce
         self._lock = threading.Lock()
         self._session = WriterSession(connection_of(theirs), self._settings, self._raw, self._lock, self._pump)
         self._topics: dict[str, TopicSending[_Record]] = {}
@@ -100,7 +101,6 @@ class OrderedProducer:
         self._deferred: deque[tuple[DeliveryCallback, KafkaError | None, Message]] = deque()
         self._blocked: dict[tuple[str, bytes], str] = {}
         self._sticky: dict[str, tuple[int, float]] = {}
-        self._silent: dict[Cohort, DeliveryCallback] = {}
         self._log_starts = LogStarts(connection_of(theirs))
         self._tombstones = MoveTombstones(self._raw, self._tombstone_resolved, self._log_starts.of)
         self._offsets: set[TransactionalOffsets] = set()
@@ -132,6 +132,11 @@ class OrderedProducer:
         if self._closed:
             raise RuntimeError("Producer has been closed")
         data = None if key is None else key_bytes(key)
+        known = self._topics.get(topic)
+        if data is not None and partition < 0 and known is not None:
+            with self._lock:
+                if self._flows(known, topic, data, value, on_delivery or callback, timestamp, headers):
+                    return
         explicit = partition if partition >= 0 else None
         if explicit is not None and not self._settings.allow_explicit_partition:
             raise PartitionRefusedError(topic, partition)
@@ -154,6 +159,37 @@ class OrderedProducer:
                 self._held += 1
             else:
                 self._hand_over(record, data, route, explicit)
+
+    def _flows(
+        self,
+        sending: TopicSending[_Record],
+        topic: str,
+        key: bytes,
+        value: Any,
+        callback: DeliveryCallback | None,
+        timestamp: int,
+        headers: Headers,
+    ) -> bool:
+        """Send the usual record at once: nothing is held, blocked or being prepared, and its key never moved.
+
+        Under the lock. The short way of what `produce` does for all others.
+        """
+        routing = sending.routing
+        if sending.held or routing.preparing or self._blocked or clock.now() >= self._session.send_until:
+            return False
+        route = routing.of(key)
+        if route.hint or (self._columns is not None and self._columns.blocked):
+            return False
+        cohort = sending.cohort(route.home)
+        told = cohort.told
+        if told is None or told[0] is not callback:
+            told = cohort.told = callback, partial(self._delivered, sending, cohort, callback)
+        if headers is None:
+            self._produce_raw(topic, value, key, route.home, told[1], None, timestamp)
+        else:
+            self._produce_raw(topic, value, key, route.home, told[1], None, timestamp, headers)
+        cohort.unresolved += 1
+        return True
 
     def produce_control_record(
         self, topic: str, partition: int, key: bytes, value: bytes, on_delivery: DeliveryCallback
@@ -416,12 +452,11 @@ class OrderedProducer:
         done: DeliveryCallback
         if key is not None and route is not None and self._tombstones.needed(record.topic, key, route):
             done = partial(self._delivered_moved, record, cohort, key, route)
-        elif record.callback is None:
-            done = self._silent.get(cohort) or self._silent.setdefault(
-                cohort, partial(self._delivered, record.sending, cohort, None)
-            )
         else:
-            done = partial(self._delivered, record.sending, cohort, record.callback)
+            told = cohort.told
+            if told is None or told[0] is not record.callback:
+                told = cohort.told = record.callback, partial(self._delivered, record.sending, cohort, record.callback)
+            done = told[1]
         if headers is None:
             self._raw.produce(record.topic, record.value, key, partition, on_delivery=done, timestamp=record.timestamp)
         else:
@@ -495,7 +530,16 @@ class OrderedProducer:
         message: Message,
     ) -> None:
         """A record's fate. Runs on whichever thread polls; the user's callback only ever on a thread of the user's."""
-        ours = threading.current_thread() is self._session
+        ours = threading.get_ident() == self._session.ident
+        if error is None and not ours:
+            with self._lock:
+                cohort.unresolved -= 1
+                offset = message.offset()
+                if offset is not None and offset >= sending.acknowledged.get(cohort.partition, 0):
+                    sending.acknowledged[cohort.partition] = offset + 1
+            if callback is not None:
+                callback(None, message)
+            return
         dropped: list[Held[_Record]] = []
         with self._lock:
             cohort.unresolved -= 1
@@ -514,8 +558,6 @@ class OrderedProducer:
                     self._held -= len(dropped)
                     if (ours or callback in (None, _row_failed)) and error.code() not in _PURGED:
                         self._blocked[(message.topic() or "", key)] = error.str()
-            if not cohort.unresolved:
-                self._silent.pop(cohort, None)
         if callback is _row_failed:
             if error is not None:
                 self._row_failed(error, message)
