@@ -13,7 +13,7 @@ from .harness.bench import Bench
 from .load import key_of
 
 PARTITIONS, VALUE = 4, 100
-# Of every ten records some have a key that moved, on the grown topic: their hint travels in a header.
+# On the grown topic some keys have moved: their records carry a hint.
 GROWN_FROM = 3
 
 
@@ -86,7 +86,8 @@ class Delivered:
 
 
 def raw_consumer(bench: Bench, topic: str) -> Consumer:
-    """The library's own consumer of all partitions from their beginning."""
-    consumer = Consumer({**bench.config, "group.id": topic + "-raw", "enable.auto.commit": False})
+    """The library's own consumer of all partitions from their beginning, with the one fetch setting that ours has."""
+    settings = {"group.id": topic + "-raw", "enable.auto.commit": False, "fetch.queue.backoff.ms": 20}
+    consumer = Consumer({**bench.config, **settings})
     consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
     return consumer

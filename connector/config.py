@@ -264,6 +264,8 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     theirs["auto.offset.reset"] = "error"
     # The second line for new partitions; the first is a look at the cluster when the timeline changes.
     theirs.setdefault("topic.metadata.refresh.interval.ms", 10_000)
+    # Its own default lets a reader that has emptied a full queue wait for a whole second before it fetches again.
+    theirs.setdefault("fetch.queue.backoff.ms", 20)
     return settings, theirs
 
 
