@@ -175,7 +175,9 @@ class OrderedProducer:
         Under the lock. The short way of what `produce` does for all others.
         """
         routing = sending.routing
-        if sending.held or routing.preparing or self._blocked or clock.now() >= self._session.send_until:
+        if sending.held or routing.preparing or self._blocked or self._session.failure is not None:
+            return False
+        if clock.now() >= self._session.send_until:
             return False
         route = routing.of(key)
         if route.hint or (self._columns is not None and self._columns.blocked):
