@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,8 +74,16 @@ class GuardedTable:
             self._check(keys)
         else:
             self.table = sa.Table(name, metadata, *made, *[sa.Column(n, t) for n, t in fields.items()], version)
-        (metadata.create_all if self.complete else self.deleted.create)(engine, checkfirst=True)
+        self._create(engine, metadata.create_all if self.complete else self.deleted.create)
         self.keys = tuple(keys)
+
+    @staticmethod
+    def _create(engine: sa.Engine, create: Callable[..., None]) -> None:
+        """Make what is missing. Another task may be doing so: its table is found at the second look."""
+        try:
+            create(engine, checkfirst=True)
+        except sa.exc.DBAPIError:
+            create(engine, checkfirst=True)
 
     def has(self, fields: Iterable[str]) -> bool:
         """Whether the table is there and has a column for each of these fields, as far as is known here."""
