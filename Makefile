@@ -12,7 +12,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test writers test-docker test-docker-all chaos compaction-histories matrix check format docs bench clean
+.PHONY: help setup demo test writers test-long test-docker test-docker-all chaos compaction-histories matrix check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,7 +37,10 @@ demo: $(DEMO_STAMP)  ## grow a topic under load on an embedded real Kafka: the s
 	@$(BIN)/keyorder demo
 
 test: $(STAMP)  ## every test, on real brokers started for the run
-	@$(BIN)/python -Im pytest tests -m "not docker" $(PARALLEL)
+	@$(BIN)/python -Im pytest tests -m "not docker and not long" $(PARALLEL)
+
+test-long: $(STAMP)  ## the tests that take minutes each: kills, a Spark cluster, notebooks, real cleaners
+	@$(BIN)/python -Im pytest tests -m "long and not docker" --timeout=1200
 
 test-docker: $(STAMP)  ## clusters, commands and growths again, on containers of a Docker engine
 	@$(BIN)/python -Im pytest $(CONTRACT) -m "docker or kafka" --kafka-supplier=docker

@@ -26,6 +26,17 @@ from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKa
 SERVICE_FIXTURES = {"start_kafka", "spark", "postgres"}
 
 # Session fixtures that cost much memory or many seconds, the dearest first.
+# Minutes of kills, second Sparks and real cleaners: `make test-long` runs them, `make test` does not.
+LONG = {
+    "tests/streaming/test_spark_cluster.py",
+    "tests/streaming/test_notebook.py",
+    "tests/streaming/sink/test_chaos.py",
+    "tests/streaming/test_stateful.py",
+    "tests/compaction/test_histories.py",
+    "tests/integration/test_connect_chaos.py",
+    "tests/integration/test_rehoming.py",
+    "tests/integration/test_connect_guides.py",
+}
 DEAR_FIXTURES = ("spark", "kafka3", "postgres")
 
 
@@ -62,6 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
     for item in items:
+        if item.path.relative_to(config.rootpath).as_posix() in LONG:
+            item.add_marker(pytest.mark.long)
         dear = [name for name in DEAR_FIXTURES if name in getattr(item, "fixturenames", ())]
         if dear and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(dear[0]))
