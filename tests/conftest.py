@@ -25,7 +25,6 @@ from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKa
 
 SERVICE_FIXTURES = {"start_kafka", "spark", "postgres"}
 
-# Session fixtures that cost much memory or many seconds, the dearest first.
 # Minutes of kills, second Sparks and real cleaners: `make test-long` runs them, `make test` does not.
 LONG = {
     "tests/streaming/test_spark_cluster.py",
@@ -37,6 +36,7 @@ LONG = {
     "tests/integration/test_rehoming.py",
     "tests/integration/test_connect_guides.py",
 }
+# Session fixtures that cost much memory or many seconds, the dearest first.
 DEAR_FIXTURES = ("spark", "kafka3", "postgres")
 
 
@@ -69,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # the runner of several processes reads the groups in a hook of the same name
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
