@@ -7,7 +7,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
 # Broker tests mostly wait, so one process more than the cores of a small machine; JOBS=0 runs them one by one.
 JOBS   ?= 3
-PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) --dist loadgroup)
+PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) --dist loadfile)
 CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integration/test_growth.py \
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks

@@ -30,6 +30,7 @@ LONG = {
     "tests/streaming/test_spark_cluster.py",
     "tests/streaming/test_notebook.py",
     "tests/streaming/sink/test_chaos.py",
+    "tests/streaming/test_parity.py",
     "tests/streaming/test_stateful.py",
     "tests/compaction/test_histories.py",
     "tests/integration/test_connect_chaos.py",
@@ -69,16 +70,19 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # the runner of several processes reads the groups in a hook of the same name
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Say which tests go to one process. Now: the runner reads it in the first hook that sees all tests."""
+    dear = [name for name in DEAR_FIXTURES if name in getattr(item, "fixturenames", ())]
+    if dear and item.get_closest_marker("xdist_group") is None:
+        item.add_marker(pytest.mark.xdist_group(dear[0]))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
     for item in items:
         if item.path.relative_to(config.rootpath).as_posix() in LONG:
             item.add_marker(pytest.mark.long)
-        dear = [name for name in DEAR_FIXTURES if name in getattr(item, "fixturenames", ())]
-        if dear and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(dear[0]))
         if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
         bound = item.get_closest_marker("process_supplier")
