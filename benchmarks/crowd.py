@@ -19,8 +19,8 @@ from keyorder.connector.config import connection_of, producer_settings
 from keyorder.connector.control.control_reader import ControlMessage, ControlReader, Look
 from keyorder.connector.control.control_topics import Slot, all_writer_slots, timeline_slot
 from keyorder.connector.producing.writer_session import WriterSession, control_producer
-from keyorder.partitioner.lease import Standing
 from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.writers.lease import Standing
 
 _IDLE, _BUSY = 0.5, 0.02
 

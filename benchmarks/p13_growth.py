@@ -14,10 +14,9 @@ from keyorder.connector import clock
 from keyorder.connector.control.control_reader import readable
 from keyorder.connector.control.control_topics import all_writer_slots, timeline_slot, writer_slot
 from keyorder.connector.metadata import wait_for_partitions
-from keyorder.partitioner.gate import Gates
-from keyorder.partitioner.members import WriterSet
-from keyorder.partitioner.plan import plan_change
-from keyorder.partitioner.records import (
+from keyorder.partitioner.changes.plan import plan_change
+from keyorder.partitioner.gates.gate import Gates
+from keyorder.partitioner.records.control_records import (
     Lease,
     LeaseState,
     Ready,
@@ -29,6 +28,7 @@ from keyorder.partitioner.records import (
 )
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Epoch, Timeline, crossings
+from keyorder.partitioner.writers.members import WriterSet
 
 from .crowd import Crowd
 from .harness.bench import Bench

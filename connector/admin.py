@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 
-from ..partitioner.change import ChangeTerms
+from ..partitioner.changes.change import ChangeTerms
 from ..partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
@@ -20,7 +20,7 @@ from ..partitioner.errors import (
     UnmanagedTopicError,
 )
 from ..partitioner.layout import Layout, same_routing
-from ..partitioner.records import timeline_key
+from ..partitioner.records.control_records import timeline_key
 from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Retirement, Timeline
 from . import clock
 from .compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, TopicPartition
 
 from ..partitioner.errors import ConfigError
-from ..partitioner.lease import LeaseTerms
+from ..partitioner.writers.lease import LeaseTerms
 
 # What a client of ours needs to reach the same cluster as the user's client, and no more.
 _CONNECTION = (

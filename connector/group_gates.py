@@ -16,8 +16,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import BrokerUnreachableError
-from ..partitioner.gate import Gates
-from ..partitioner.starts import Commit, epoch_of, proven_position
+from ..partitioner.gates.gate import Gates
+from ..partitioner.gates.starts import Commit, epoch_of, proven_position
 from ..partitioner.timeline import Timeline
 from .kafka_errors import translate
 

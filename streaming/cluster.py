@@ -16,8 +16,8 @@ from ..connector.config import connection_of
 from ..connector.kafka_errors import translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..partitioner.errors import BrokerUnreachableError, PeerError, TopicNotFoundError
-from ..partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
-from ..partitioner.starts import flushed_epoch, metadata_of
+from ..partitioner.gates.starts import flushed_epoch, metadata_of
+from ..partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..partitioner.timeline import Timeline
 from .offsets import Place
 from .options import SourceOptions

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
-from ..partitioner.gate import Gate, Gates, Opened, consistent_starts
+from ..partitioner.gates.gate import Gate, Gates, Opened, consistent_starts
 from ..partitioner.modes import Mode
 from ..partitioner.timeline import Timeline
 from .offsets import Place

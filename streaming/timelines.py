@@ -13,7 +13,7 @@ from ..connector.control.control_reader import ControlMessage, ControlReader
 from ..connector.control.control_topics import timeline_slot
 from ..connector.kafka_errors import translate, translated
 from ..partitioner.errors import NotAuthorizedError, StaleViewError
-from ..partitioner.records import CONTROL_TOPIC, Waiver, waiver_of_key
+from ..partitioner.records.control_records import CONTROL_TOPIC, Waiver, waiver_of_key
 from ..partitioner.timeline import Timeline
 
 

@@ -15,7 +15,7 @@ from keyorder.connector.admin import split_topic_config
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.partitioner.errors import ConfigError
-from keyorder.partitioner.gate import Gates
+from keyorder.partitioner.gates.gate import Gates
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import ChangePhase, Drain, Epoch, Retirement, Timeline, crossings

@@ -23,8 +23,8 @@ from keyorder.connector.consuming.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
 from keyorder.connector.parcels import MessageParcel, items_of
 from keyorder.partitioner.errors import PeerError, StaleViewError
+from keyorder.partitioner.gates.starts import Commit
 from keyorder.partitioner.routing import HINT_HEADER
-from keyorder.partitioner.starts import Commit
 from keyorder.partitioner.timeline import Timeline
 from support.dumb import key_of_hash, timeline_of
 

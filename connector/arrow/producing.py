@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from ...partitioner.errors import KeyBlockedError, KeyorderError
 from ...partitioner.hashing import key_hash
 from ...partitioner.routing import Routing
-from ...partitioner.sending import Cohort, TopicSending
+from ...partitioner.writers.sending import Cohort, TopicSending
 from .. import clock
 from .hashing import hash_column
 from .library import Library

@@ -12,7 +12,7 @@ from collections import deque
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from ...partitioner.starts import epoch_of, flushed_epoch, metadata_of
+from ...partitioner.gates.starts import epoch_of, flushed_epoch, metadata_of
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import ConsumerSettings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...partitioner.errors import ConfigError, UsageError
-from ...partitioner.starts import note_of
+from ...partitioner.gates.starts import note_of
 from .. import clock
 from ..callbacks import wrapped
 from ..config import connection_of, consumer_settings
@@ -49,7 +49,7 @@ class Gate:
     records_held: fetched and waiting in memory. since: seconds of the machine's clock. eta: seconds until it opens at the
     rate so far, None until a rate is known. owner: "this member", or the member that owns the origin with its client id
     and host, "nobody", or "another member" until that is known.
-    reason, detail: what it waits for, as `partitioner.waits.Reason` names it, and what to look at.
+    reason, detail: what it waits for, as `partitioner.gates.waits.Reason` names it, and what to look at.
     """
 
     topic: str

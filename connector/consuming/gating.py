@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
-from ...partitioner.gate import Gate, Opened
+from ...partitioner.gates.gate import Gate, Opened
+from ...partitioner.gates.starts import Commit, proven_position
+from ...partitioner.gates.waits import OriginFacts, why
 from ...partitioner.modes import Mode
-from ...partitioner.starts import Commit, proven_position
-from ...partitioner.waits import OriginFacts, why
 from .. import clock
 from ..config import ConsumerSettings
 from ..messages import Place, key_of, offset_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from confluent_kafka import TopicPartition
 
 from ...partitioner.errors import ConfigError
-from ...partitioner.starts import epoch_of, flushed_epoch, metadata_of
+from ...partitioner.gates.starts import epoch_of, flushed_epoch, metadata_of
 from ..config import ConsumerSettings
 from .membership import Membership
 from .owned import Owned

@@ -22,8 +22,8 @@ from confluent_kafka import (
 )
 
 from ...partitioner.errors import AssignmentError, PeerError, StaleViewError, TopicNotFoundError
-from ...partitioner.gate import Gates
-from ...partitioner.starts import Commit
+from ...partitioner.gates.gate import Gates
+from ...partitioner.gates.starts import Commit
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import ConsumerSettings

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import PeerError
-from ...partitioner.waits import Reason
+from ...partitioner.gates.waits import Reason
 from ..config import connection_of
 from ..log_offsets import LogOffsets
 from ..messages import Place

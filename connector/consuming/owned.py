@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from math import inf
 
-from ...partitioner.ahead import Ahead, encode_ahead
+from ...partitioner.gates.ahead import Ahead, encode_ahead
 from ..messages import Place, key_of
 from ..parcels import Backlog, Parcel
 from .late import Late

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ...partitioner.errors import KeyorderError, NotAuthorizedError
-from ...partitioner.starts import Commit, epoch_of
+from ...partitioner.gates.starts import Commit, epoch_of
 from ..config import connection_of
 from ..kafka_errors import translate
 from ..messages import Place

@@ -1,4 +1,4 @@
-"""Finding where newly assigned partitions start: the edge of `partitioner.starts`."""
+"""Finding where newly assigned partitions start: the edge of `partitioner.gates.starts`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from ...partitioner.ahead import Ahead
-from ...partitioner.starts import (
+from ...partitioner.gates.ahead import Ahead
+from ...partitioner.gates.starts import (
     Commit,
     GroupState,
     ahead_of,

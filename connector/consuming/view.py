@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import KeyorderError, NotAuthorizedError, PeerError
-from ...partitioner.gate import Gates
-from ...partitioner.records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
+from ...partitioner.gates.gate import Gates
+from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ...partitioner.routing import Routing
 from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
 from .. import clock

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
-from ...partitioner.records import ControlRecord, decode_record
+from ...partitioner.records.control_records import ControlRecord, decode_record
 from .. import clock
 from ..config import connection_of
 from ..kafka_errors import translate, translated

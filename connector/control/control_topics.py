@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs f
 )
 
 from ...partitioner.errors import BrokerUnreachableError, ConfigError
-from ...partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
+from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..kafka_errors import translate, translated
 from ..metadata import patiently, wait_for_partitions
 

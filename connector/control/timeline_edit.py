@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...partitioner import codec
 from ...partitioner.errors import PeerError, RecordVersionError, UnmanagedTopicError
-from ...partitioner.records import TIMELINE, timeline_key
+from ...partitioner.records import codec
+from ...partitioner.records.control_records import TIMELINE, timeline_key
 from ...partitioner.timeline import OpenChange, Timeline
 from .control_reader import ControlMessage, ControlReader, readable
 from .control_topics import timeline_slot

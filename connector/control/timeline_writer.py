@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ...partitioner.errors import ControllerFencedError, KeyorderError
-from ...partitioner.records import Waiver as WaiverRecord
-from ...partitioner.records import encode_timeline, encode_waiver, timeline_key, waiver_key
+from ...partitioner.records.control_records import Waiver as WaiverRecord
+from ...partitioner.records.control_records import encode_timeline, encode_waiver, timeline_key, waiver_key
 from ...partitioner.timeline import Timeline
 from ..config import connection_of
 from ..crash import crash_point

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     ResourceType,
 )
 
-from ...partitioner.records import CONTROL_TOPIC, WRITERS_TOPIC
+from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..control.control_topics import PARTITIONS
 from .findings import Finding, Status
 

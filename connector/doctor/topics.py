@@ -9,8 +9,8 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import KeyorderError, NotAuthorizedError
+from ...partitioner.gates.waits import Reason
 from ...partitioner.timeline import Timeline
-from ...partitioner.waits import Reason
 from ..compaction_settings import check_compaction
 from ..group_gates import GroupOffsets
 from ..groups.group_admin import GroupAdmin

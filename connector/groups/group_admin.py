@@ -11,11 +11,11 @@ from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import BrokerUnreachableError, UsageError
-from ...partitioner.gate import Gates
-from ...partitioner.records import Waiver
-from ...partitioner.starts import Commit
+from ...partitioner.gates.gate import Gates
+from ...partitioner.gates.starts import Commit
+from ...partitioner.gates.waits import OriginFacts, Reason, why
+from ...partitioner.records.control_records import Waiver
 from ...partitioner.timeline import Timeline
-from ...partitioner.waits import OriginFacts, Reason, why
 from .. import clock
 from ..admin import TopicAdmin
 from ..config import connection_of, split

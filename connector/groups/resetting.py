@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import GroupNotEmptyError, KeyorderError, UsageError
-from ...partitioner.gate import Gates, consistent_starts
-from ...partitioner.records import Waiver, timeline_key
-from ...partitioner.starts import flushed_epoch, metadata_of
+from ...partitioner.gates.gate import Gates, consistent_starts
+from ...partitioner.gates.starts import flushed_epoch, metadata_of
+from ...partitioner.records.control_records import Waiver, timeline_key
 from ...partitioner.timeline import Epoch, Timeline
 from ..config import connection_of
 from ..control.control_reader import readable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...partitioner.records import Waiver, timeline_key, waiver_key, waiver_of_key
+from ...partitioner.records.control_records import Waiver, timeline_key, waiver_key, waiver_of_key
 from ...partitioner.timeline import Timeline
 from ..control.control_reader import ControlMessage, ControlReader, readable
 from ..control.control_topics import timeline_slot

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import BrokerUnreachableError, ControllerFencedError, KafkaOperationError, LayoutError
 from ...partitioner.layout import Layout
-from ...partitioner.records import timeline_key
+from ...partitioner.records.control_records import timeline_key
 from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
 from .. import clock
 from ..config import milliseconds

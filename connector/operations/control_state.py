@@ -11,9 +11,9 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import CorruptRecordError, OrderError, RecordVersionError
-from ...partitioner.members import Member, WriterSet
-from ...partitioner.records import CONTROL_TOPIC, Lease, Ready, Waiver, topic_of_key
+from ...partitioner.records.control_records import CONTROL_TOPIC, Lease, Ready, Waiver, topic_of_key
 from ...partitioner.timeline import Timeline
+from ...partitioner.writers.members import Member, WriterSet
 from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...partitioner.gates.starts import Commit
 from ...partitioner.layout import Layout
 from ...partitioner.modes import Mode
-from ...partitioner.starts import Commit
 from ...partitioner.timeline import Drain, Epoch, OpenChange, Timeline
 from ..group_gates import GroupGate, group_gates
 from .control_state import ControlState

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from ...partitioner.changes.plan import ChangePlan, KeyMove
+from ...partitioner.gates.starts import Commit
 from ...partitioner.layout import Layout
-from ...partitioner.plan import ChangePlan, KeyMove
-from ...partitioner.starts import Commit
 from ...partitioner.timeline import Retirement, Timeline
 from .notices import Notice
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.change import longest_hold
-from ...partitioner.members import WriterSet
-from ...partitioner.plan import plan_change
-from ...partitioner.records import Lease, Ready
+from ...partitioner.changes.change import longest_hold
+from ...partitioner.changes.plan import plan_change
+from ...partitioner.records.control_records import Lease, Ready
 from ...partitioner.timeline import Retirement, Timeline
+from ...partitioner.writers.members import WriterSet
 from .. import clock
 from ..control.control_reader import readable
 from ..control.control_topics import all_writer_slots

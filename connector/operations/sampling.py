@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...partitioner.starts import Commit
+from ...partitioner.gates.starts import Commit
 from .. import clock
 from ..group_gates import GroupOffsets
 from ..log_offsets import LogOffsets

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from ...partitioner.errors import KeyBlockedError, PartitionRefusedError, UnmanagedTopicError
 from ...partitioner.hashing import key_bytes, key_hash
 from ...partitioner.routing import HINT_HEADER, Route
-from ...partitioner.sending import Cohort, Held, TopicSending
+from ...partitioner.writers.sending import Cohort, Held, TopicSending
 from .. import clock
 from ..admin import TopicAdmin
 from ..callbacks import wrapped

@@ -21,8 +21,7 @@ from ...partitioner.errors import (
     PeerError,
     UnmanagedTopicError,
 )
-from ...partitioner.lease import LeaseKeeper, Standing
-from ...partitioner.records import (
+from ...partitioner.records.control_records import (
     WRITERS_TOPIC,
     Lease,
     Ready,
@@ -32,8 +31,9 @@ from ...partitioner.records import (
     ready_key,
     topic_of_key,
 )
-from ...partitioner.sending import TopicSending
 from ...partitioner.timeline import ChangePhase, Timeline
+from ...partitioner.writers.lease import LeaseKeeper, Standing
+from ...partitioner.writers.sending import TopicSending
 from .. import clock
 from ..config import ProducerSettings, connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not re-exported
 
-from ...partitioner import change as machine
-from ...partitioner import codec
-from ...partitioner.change import ChangeMachine, ChangeTerms
+from ...partitioner.changes import change as machine
+from ...partitioner.changes.change import ChangeMachine, ChangeTerms
 from ...partitioner.errors import (
     BrokerUnreachableError,
     ControllerFencedError,
@@ -26,8 +25,8 @@ from ...partitioner.errors import (
     UnmanagedTopicError,
     WriterLateError,
 )
-from ...partitioner.members import WriterSet
-from ...partitioner.records import (
+from ...partitioner.records import codec
+from ...partitioner.records.control_records import (
     TIMELINE,
     WRITERS_TOPIC,
     Lease,
@@ -38,6 +37,7 @@ from ...partitioner.records import (
     timeline_key,
 )
 from ...partitioner.timeline import Retirement, Slice, Timeline
+from ...partitioner.writers.members import WriterSet
 from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look

@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.changes.scaling import GroupLag, Load
 from ...partitioner.errors import BrokerUnreachableError
-from ...partitioner.scaling import GroupLag, Load
 from .. import clock
 from ..config import connection_of
 from ..kafka_errors import translate, translated

@@ -16,9 +16,9 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from ...partitioner.change import ChangeTerms
+from ...partitioner.changes.change import ChangeTerms
+from ...partitioner.changes.rehoming import REHOMED_HEADER, Fate, Survivors
 from ...partitioner.hashing import key_bytes
-from ...partitioner.rehoming import REHOMED_HEADER, Fate, Survivors
 from ...partitioner.routing import HINT_HEADER, parse_hint
 from ...partitioner.timeline import Drain, Slice, Timeline
 from ..control.timeline_writer import DataRecord

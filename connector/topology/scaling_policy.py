@@ -16,8 +16,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ...partitioner.changes.scaling import Policy
 from ...partitioner.errors import ConfigError
-from ...partitioner.scaling import Policy
 
 if sys.version_info >= (3, 11):
     import tomllib

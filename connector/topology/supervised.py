@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.changes.scaling import Load, Policy
 from ...partitioner.errors import ControllerFencedError
-from ...partitioner.records import CONTROL_TOPIC
-from ...partitioner.scaling import Load, Policy
+from ...partitioner.records.control_records import CONTROL_TOPIC
 from ...partitioner.timeline import OpenChange, Timeline
 from .. import clock
 from ..admin import TopicAdmin

@@ -14,8 +14,8 @@ from math import inf, isfinite
 from threading import Thread
 from typing import Protocol
 
+from ...partitioner.changes.scaling import Decision, History, Load, Policy, decide
 from ...partitioner.errors import ControllerFencedError, KeyorderError
-from ...partitioner.scaling import Decision, History, Load, Policy, decide
 from ...partitioner.timeline import ChangePhase, OpenChange, Timeline
 from .controller import Change
 from .scaling_policy import ScalingPolicies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.group_gates import GateNeed, GroupOffsets, group_gates
-from keyorder.partitioner.starts import Commit
+from keyorder.partitioner.gates.starts import Commit
 from keyorder.partitioner.timeline import Timeline
 from support.cluster import KafkaUnderTest
 from support.dumb import timeline_of

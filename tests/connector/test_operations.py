@@ -12,12 +12,12 @@ from keyorder.connector.operations.change_status import Answer, change_status, d
 from keyorder.connector.operations.forecast import Sample, group_forecasts, hold_forecast, losses
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import PartitionStatus, outcomes
-from keyorder.partitioner.members import Member
+from keyorder.partitioner.changes.plan import plan_change
+from keyorder.partitioner.gates.starts import Commit
 from keyorder.partitioner.modes import Mode
-from keyorder.partitioner.plan import plan_change
-from keyorder.partitioner.records import Lease, LeaseState
-from keyorder.partitioner.starts import Commit
+from keyorder.partitioner.records.control_records import Lease, LeaseState
 from keyorder.partitioner.timeline import ChangePhase, Drain, DrainState, Retirement, Timeline
+from keyorder.partitioner.writers.members import Member
 from support.dumb import timeline_of
 
 FOUR = timeline_of(4, [])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from keyorder.connector.topology.scaling_policy import load_policies, parse_policies
+from keyorder.partitioner.changes.scaling import Policy
 from keyorder.partitioner.errors import ConfigError
-from keyorder.partitioner.scaling import Policy
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "autoscale.toml"
 

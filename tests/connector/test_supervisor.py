@@ -10,6 +10,7 @@ import pytest
 from keyorder.connector.topology.controller import Change
 from keyorder.connector.topology.scaling_policy import ScalingPolicies
 from keyorder.connector.topology.supervisor import Event, Supervisor
+from keyorder.partitioner.changes.scaling import Load, Policy
 from keyorder.partitioner.errors import (
     BrokerUnreachableError,
     ControllerFencedError,
@@ -17,7 +18,6 @@ from keyorder.partitioner.errors import (
     RecordVersionError,
     WriterLateError,
 )
-from keyorder.partitioner.scaling import Load, Policy
 from keyorder.partitioner.timeline import ChangePhase, Epoch, OpenChange, Timeline, crossings
 
 STEADY = Timeline("t", "id", "cluster", 2, (Epoch(0, 2),))

@@ -13,9 +13,9 @@ from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.connector.control.control_reader import readable
 from keyorder.connector.control.control_topics import Slot, timeline_slot, writer_slot
-from keyorder.partitioner import codec
 from keyorder.partitioner.errors import CorruptRecordError, KeyorderError, RecordVersionError
-from keyorder.partitioner.records import TIMELINE, decode_timeline, lease_key, timeline_key
+from keyorder.partitioner.records import codec
+from keyorder.partitioner.records.control_records import TIMELINE, decode_timeline, lease_key, timeline_key
 from support.cluster import KafkaUnderTest
 from support.workload import Worker, Workload, assert_in_order
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from keyorder import TopicAdmin
 from keyorder.connector.control.control_topics import writer_slot
-from keyorder.partitioner.records import (
+from keyorder.partitioner.records.control_records import (
     WRITERS_TOPIC,
     Lease,
     LeaseState,

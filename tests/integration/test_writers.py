@@ -113,7 +113,7 @@ def _haunt(
 ) -> None:
     from confluent_kafka import Producer
     from keyorder.connector.control.control_topics import writer_slot
-    from keyorder.partitioner.records import Lease, LeaseState, encode_lease, lease_key
+    from keyorder.partitioner.records.control_records import Lease, LeaseState, encode_lease, lease_key
 
     name, partition = writer_slot(writer)
     producer = Producer(kafka.client_config())

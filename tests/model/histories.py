@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from keyorder.partitioner.gate import Gates
+from keyorder.partitioner.gates.gate import Gates
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Epoch, Timeline, crossings
 from support.dumb import key_of_hash

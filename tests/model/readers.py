@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from keyorder.partitioner.gate import Gate, Gates, Opened, Road, consistent_starts
+from keyorder.partitioner.gates.gate import Gate, Gates, Opened, Road, consistent_starts
 from model.histories import Frame, History, Record
 from model.search import Fault, Label
 

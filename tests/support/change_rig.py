@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from keyorder.partitioner.change import (
+from keyorder.partitioner.changes.change import (
     Action,
     ChangeMachine,
     ChangeTerms,
@@ -18,9 +18,9 @@ from keyorder.partitioner.change import (
     WritersRead,
     WriteTimeline,
 )
-from keyorder.partitioner.members import WriterSet
-from keyorder.partitioner.records import Lease, LeaseState, Ready
+from keyorder.partitioner.records.control_records import Lease, LeaseState, Ready
 from keyorder.partitioner.timeline import ChangePhase, Slice, Timeline
+from keyorder.partitioner.writers.members import WriterSet
 
 from .dumb import timeline_of
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 from keyorder.connector.control.control_topics import writer_slot
-from keyorder.partitioner.records import Lease, LeaseState, encode_lease, lease_key
+from keyorder.partitioner.records.control_records import Lease, LeaseState, encode_lease, lease_key
 
 
 class SilentWriter(threading.Thread):

@@ -19,7 +19,7 @@ from keyorder.connector.verify.history import load
 from keyorder.connector.verify.recorder import Recorder
 from keyorder.connector.verify.topology import Epoch, Topology
 from keyorder.connector.verify.verdict import Verdict, judge
-from keyorder.partitioner.rehoming import origin_of_copy
+from keyorder.partitioner.changes.rehoming import origin_of_copy
 from support.cluster import KafkaUnderTest
 
 WORKER = Path(__file__).parent / "worker.py"

@@ -9,8 +9,8 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ....partitioner.gate import Gates
-from ....partitioner.starts import flushed_epoch, metadata_of
+from ....partitioner.gates.gate import Gates
+from ....partitioner.gates.starts import flushed_epoch, metadata_of
 from ....partitioner.timeline import Timeline
 from ...admin import TopicAdmin
 from ...config import connection_of

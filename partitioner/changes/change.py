@@ -1,0 +1,448 @@
+"""The controller's side of a change, as a table: `step(event, now) -> actions`.
+
+    BEGIN -> (CLEARING ->) ROLL_CALL -> PREPARING -> COLLECTING -> CUTTING -> COMMITTING -> DONE
+                               ^                          |           |
+                               +--------- ABORTING <------+-----------+        ABORTING -> FAILED
+
+ROLL_CALL announces a PLAN, which holds nothing: every writer answers by renewing its lease, so a dead one is found (and
+expelled when its lease is over) before any record has to wait. PREPARE then makes the writers hold moving keys; they are
+held for two round trips of the control topics, or until the short deadline, after which the attempt is given up, the
+records are released, and the next attempt begins under a new epoch number with twice the deadline.
+
+An attempt that re-homes the values of a retired partition of a compacted topic (`piece`) goes the same way up to the cuts:
+
+    CUTTING -> COPYING -> DONE
+
+The writers hold the slice's keys and have nothing of them on the way, so whatever lies at their homes lies below the cuts.
+Copies, tombstones and the release are one transaction of the controller: all of it happens or nothing, and not after
+another controller has taken over.
+
+The adapter carries the actions out in order and feeds back what it sees. A killed controller leaves a timeline with an
+open change: the next one gives that attempt up and begins its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from ..errors import CountError, KeyorderError, TruncationError, WriterLateError
+from ..modes import Mode
+from ..routing import Routing
+from ..timeline import ChangePhase, Retirement, Slice, Timeline, crossings
+from ..writers.members import Member, WriterSet
+
+
+class Phase(Enum):
+    """Where a change is."""
+
+    BEGIN = "BEGIN"
+    CLEARING = "CLEARING"
+    ROLL_CALL = "ROLL_CALL"
+    PREPARING = "PREPARING"
+    COLLECTING = "COLLECTING"
+    CUTTING = "CUTTING"
+    COMMITTING = "COMMITTING"
+    COPYING = "COPYING"
+    ABORTING = "ABORTING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTerms:
+    """Bounds in seconds. attempt_deadline doubles with each attempt, up to max_deadline; timeout ends it all."""
+
+    attempt_deadline: float = 5.0
+    max_deadline: float = 20.0
+    timeout: float = 120.0
+
+
+# Events: what the adapter saw.
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The timeline was read to its end, after this controller had fenced all others. Writers were read once too."""
+
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineVisible:
+    """The timeline that was last written is committed and was read back."""
+
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsReady:
+    """All physical partitions exist and have leaders."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritersLooked:
+    """`_keyorder_writers` was read to an end that was asked for at `began`."""
+
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class WritersRead:
+    """Further records of `_keyorder_writers` were folded in, or just time passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutsRead:
+    """{partition: high watermark} at the leaders, READ_UNCOMMITTED, asked for after the last READY."""
+
+    high_watermarks: Mapping[int, int]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTooLate:
+    """The slice could not be read up to the cuts before the deadline; nothing was written."""
+
+
+Event = Started | TimelineVisible | PartitionsReady | WritersLooked | WritersRead | CutsRead | CopyTooLate
+
+
+# Actions: what the adapter has to do, in order.
+@dataclass(frozen=True, slots=True)
+class WriteTimeline:
+    """Write this in a transaction of its own, then report TimelineVisible when it was read back."""
+
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class EnsurePartitions:
+    """Make sure that `count` partitions exist and have leaders (idempotent); then report PartitionsReady."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtWriters:
+    """Ask for the writers' end now, read up to it, report WritersLooked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expel:
+    """Fence the writer's transactional id if it has one, then write EXPELLED under the join's own key."""
+
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCuts:
+    """Ask the leaders for the high watermarks of these partitions, report CutsRead."""
+
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopySlice:
+    """Read the keys' later homes up to `marks`, then write copies, tombstones and `timeline` in one transaction.
+
+    Report TimelineVisible when the timeline was read back; CopyTooLate, with nothing written, if reading lasts beyond
+    `deadline` (the controller's clock).
+    """
+
+    piece: Slice
+    marks: Mapping[int, int]
+    timeline: Timeline
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The change is done; `changed` is False when there was nothing to do."""
+
+    timeline: Timeline
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The change is over without effect."""
+
+    error: KeyorderError
+
+
+Action = WriteTimeline | EnsurePartitions | LookAtWriters | Expel | ReadCuts | CopySlice | Finish | Fail
+
+
+def longest_hold(writers: Iterable[Member], terms: ChangeTerms | None = None, attempt: int = 1) -> float:
+    """How long an attempt may hold records before it is given up, in seconds."""
+    terms = terms or ChangeTerms()
+    doubled: float = terms.attempt_deadline * 2 ** (attempt - 1)
+    # Held records must not outlive the transactions that they belong to.
+    timeouts = [m.lease.transaction_timeout_ms / 1000 for m in writers]
+    shortest = min((timeout for timeout in timeouts if timeout > 0), default=float("inf"))
+    return min(doubled, terms.max_deadline, shortest / 2)
+
+
+class IllegalEventError(KeyorderError):
+    """An event that cannot happen in this phase; nothing was changed."""
+
+
+class ChangeMachine:
+    """One change of one topic to `target` partitions. `writers` is folded by the adapter and only read here.
+
+    piece: a slice of values to re-home instead; `target` then has to be the present count.
+    """
+
+    def __init__(
+        self,
+        target: int,
+        writers: WriterSet,
+        terms: ChangeTerms,
+        now: float,
+        may_commit_from: float | None = None,
+        retirement: Retirement | None = None,
+        piece: Slice | None = None,
+    ) -> None:
+        self.target, self.writers, self.terms, self.piece = target, writers, terms, piece
+        self.phase = Phase.BEGIN
+        self._retirement = retirement or Retirement()
+        self.timeline: Timeline | None = None
+        self.attempt = 0
+        self.late: tuple[str, ...] = ()
+        self._began = now
+        self._may_commit_from = may_commit_from
+        self._roll_call_since = now
+        self._partitions_ready = False
+        self._expelling: set[str] = set()
+        self._looking_for: set[str] = set()
+        self._in_sync: frozenset[str] | None = None
+        self._look_from = now
+        self._deadline = now
+        self._prepared_at = now
+        self._failure: KeyorderError | None = None
+
+    def step(self, event: Event, now: float) -> list[Action]:
+        """Take one event. Raises IllegalEventError, with nothing changed, for one that the phase does not know."""
+        handler = _TRANSITIONS.get((self.phase, type(event)))
+        if handler is None:
+            raise IllegalEventError(f"{type(event).__name__} in phase {self.phase.value}")
+        return handler(self, event, now)
+
+    @property
+    def topic(self) -> str:
+        """The topic's name, once the timeline is known."""
+        return self.timeline.topic if self.timeline else "?"
+
+    def _started(self, event: Started, now: float) -> list[Action]:
+        self.timeline = event.timeline
+        if self.piece is not None:
+            self._may_commit_from = now  # no epoch is committed, so none is too near
+        if self._may_commit_from is None:
+            # A new controller does not know when the last COMMIT was: it waits as if it had been just now.
+            self._may_commit_from = now + 2 * event.timeline.view_age_s
+        if event.timeline.change is not None:
+            self.phase = Phase.CLEARING
+            return [WriteTimeline(event.timeline.given_up())]
+        return self._begin_attempt(now)
+
+    def _cleared(self, event: TimelineVisible, now: float) -> list[Action]:
+        self.timeline = event.timeline
+        return self._begin_attempt(now)
+
+    def _begin_attempt(self, now: float) -> list[Action]:
+        assert self.timeline is not None
+        current = self.timeline.newest.count
+        # A growth may have used the partition again: its values are not to be taken out of it any more.
+        called_off = self.piece is not None and self.timeline.mode(self.piece.partition) is not Mode.READ_ONLY
+        if (current == self.target and self.piece is None) or called_off:
+            self.phase = Phase.DONE
+            return [Finish(self.timeline, changed=self.attempt > 0 and not called_off)]
+        if self.target < self.timeline.initial:
+            return self._fail(
+                CountError(
+                    self.topic,
+                    current,
+                    self.target,
+                    f"it cannot go below its initial {self.timeline.initial}",
+                )
+            )
+        self.attempt += 1
+        self.phase = Phase.ROLL_CALL
+        self._partitions_ready = False
+        self._in_sync = None
+        self._expelling, self._looking_for = set(), set()
+        self._roll_call_since = now
+        if self.piece is not None:
+            planned = self.timeline.rehoming(self.piece, self.attempt)
+        else:
+            planned = self.timeline.opened(self.target, ChangePhase.PLAN, self.attempt, self._retirement)
+        return [WriteTimeline(planned), EnsurePartitions(max(self.target, self.timeline.highest_count))]
+
+    def _planned(self, event: TimelineVisible, now: float) -> list[Action]:
+        self.timeline = event.timeline
+        return self._call_roll(now)
+
+    def _partitions(self, _: PartitionsReady, now: float) -> list[Action]:
+        self._partitions_ready = True
+        return self._call_roll(now)
+
+    def _roll_read(self, _: WritersRead, now: float) -> list[Action]:
+        return self._call_roll(now)
+
+    def _roll_looked(self, event: WritersLooked, now: float) -> list[Action]:
+        """Expel whose lease was over before this look began and who still did not show up."""
+        actions: list[Action] = []
+        for nonce in sorted(self._looking_for):
+            member = self.writers.get(nonce)
+            if member is not None and member.ends_at <= event.began:
+                self._expelling.add(nonce)
+                actions.append(Expel(nonce))
+        self._looking_for.clear()
+        return actions + self._call_roll(now)
+
+    def _call_roll(self, now: float) -> list[Action]:
+        if self.timeline is None or self.timeline.change is None:
+            return []
+        silent = [m for m in self.writers.live(self.topic) if m.renewed_at < self._roll_call_since]
+        self.late = tuple(sorted(m.lease.writer for m in silent))
+        expired = {m.lease.nonce for m in silent if m.ends_at <= now} - self._expelling
+        if expired - self._looking_for:
+            self._looking_for |= expired
+            return [LookAtWriters()]
+        if now - self._began >= self.terms.timeout:
+            return self._abort(WriterLateError(self.topic, self.late or ("(partitions)",), now - self._began))
+        assert self._may_commit_from is not None
+        if silent or not self._partitions_ready or now < self._may_commit_from:
+            return []
+        self.phase = Phase.PREPARING
+        self._prepared_at = now
+        return [WriteTimeline(self.timeline.prepared(round(self._patience() * 1000)))]
+
+    def _prepared(self, event: TimelineVisible, now: float) -> list[Action]:
+        self.timeline = event.timeline
+        self.phase = Phase.COLLECTING
+        self._look_from = now
+        self._deadline = now + self._patience()
+        return [LookAtWriters()]
+
+    def _patience(self) -> float:
+        """How long this attempt may hold records, in seconds."""
+        return longest_hold(self.writers.live(self.topic), self.terms, self.attempt)
+
+    def _looked(self, event: WritersLooked, now: float) -> list[Action]:
+        """The in-sync set counts only from a look that began after this controller had read its PREPARE back."""
+        if event.began >= self._look_from and self._in_sync is None:
+            self._in_sync = frozenset(m.lease.nonce for m in self.writers.live(self.topic))
+        return self._collect(now)
+
+    def _collected(self, _: WritersRead, now: float) -> list[Action]:
+        return self._collect(now)
+
+    def _collect(self, now: float) -> list[Action]:
+        assert self.timeline is not None
+        assert self.timeline.change is not None
+        epoch = self.timeline.change.epoch
+        waiting = set(self._in_sync or ())
+        missing = {nonce for nonce in waiting if not self.writers.is_ready(nonce, self.topic, epoch)}
+        if self._in_sync is not None and not missing:
+            self.phase = Phase.CUTTING
+            if self.piece is not None:
+                return [ReadCuts(tuple(sorted(Routing(self.timeline).settling())))]
+            moves = crossings(self.timeline.initial, self.timeline.newest.count, self.target)
+            return [ReadCuts(tuple(sorted({p for move in moves for p in move})))]
+        if now >= self._deadline:
+            members = [self.writers.get(nonce) for nonce in missing]
+            self.late = tuple(sorted(m.lease.writer for m in members if m is not None)) or ("(no look finished)",)
+            out_of_time = now - self._began >= self.terms.timeout
+            return self._abort(WriterLateError(self.topic, self.late, now - self._began) if out_of_time else None)
+        return []
+
+    def _cutting(self, _: Event, now: float) -> list[Action]:
+        """No leader answered yet; the held records do not wait for ever."""
+        return self._abort(None) if now >= self._deadline else []
+
+    def _cut(self, event: CutsRead, now: float) -> list[Action]:
+        """`ends` = max(high watermark, what READY reports); a watermark below that is truncation: stop and alarm."""
+        assert self.timeline is not None
+        assert self.timeline.change is not None
+        acknowledged = self.writers.acknowledged(self.topic, self.timeline.change.epoch)
+        marks = event.high_watermarks
+        for q, offset in sorted(acknowledged.items()):
+            if marks.get(q, offset) < offset:
+                return self._abort(TruncationError(self.topic, q, marks[q], offset))
+        if now >= self._deadline:
+            return self._abort(None)
+        if self.piece is not None:
+            self.phase = Phase.COPYING
+            return [CopySlice(self.piece, marks, self.timeline.given_up(), self._deadline)]
+        moves = crossings(self.timeline.initial, self.timeline.newest.count, self.target)
+        ends = {q: marks[q] for q, _ in moves}
+        begins = {p: marks[p] for _, p in moves}
+        self.phase = Phase.COMMITTING
+        held_ms = max(1, round((now - self._prepared_at) * 1000))
+        return [WriteTimeline(self.timeline.committed(ends, begins, event.at_ms, held_ms))]
+
+    def _too_late(self, _: CopyTooLate, now: float) -> list[Action]:
+        """The next attempt has more time; when all of it is over, the slice is what was late."""
+        out_of_time = now - self._began >= self.terms.timeout
+        return self._abort(WriterLateError(self.topic, ("(copying)",), now - self._began) if out_of_time else None)
+
+    def _committed(self, event: TimelineVisible, now: float) -> list[Action]:
+        self.timeline = event.timeline
+        self.phase = Phase.DONE
+        return [Finish(event.timeline, changed=True)]
+
+    def _abort(self, failure: KeyorderError | None) -> list[Action]:
+        """Give the attempt up; with a failure this is the end, without one the next attempt follows."""
+        assert self.timeline is not None
+        self.phase = Phase.ABORTING
+        self._failure = failure
+        return [WriteTimeline(self.timeline.given_up())]
+
+    def _aborted(self, event: TimelineVisible, now: float) -> list[Action]:
+        self.timeline = event.timeline
+        return self._fail(self._failure) if self._failure is not None else self._begin_attempt(now)
+
+    def _fail(self, error: KeyorderError) -> list[Action]:
+        self.phase = Phase.FAILED
+        return [Fail(error)]
+
+    def _late_news(self, _: Event, now: float) -> list[Action]:
+        """Writers' records keep arriving while something else is awaited: they are folded, nothing follows."""
+        return []
+
+
+_TRANSITIONS: dict[tuple[Phase, type], Callable[[ChangeMachine, Any, float], list[Action]]] = {
+    (Phase.BEGIN, Started): ChangeMachine._started,
+    (Phase.CLEARING, TimelineVisible): ChangeMachine._cleared,
+    (Phase.ROLL_CALL, TimelineVisible): ChangeMachine._planned,
+    (Phase.ROLL_CALL, PartitionsReady): ChangeMachine._partitions,
+    (Phase.ROLL_CALL, WritersRead): ChangeMachine._roll_read,
+    (Phase.ROLL_CALL, WritersLooked): ChangeMachine._roll_looked,
+    (Phase.PREPARING, TimelineVisible): ChangeMachine._prepared,
+    (Phase.COLLECTING, WritersLooked): ChangeMachine._looked,
+    (Phase.COLLECTING, WritersRead): ChangeMachine._collected,
+    (Phase.CUTTING, CutsRead): ChangeMachine._cut,
+    (Phase.COMMITTING, TimelineVisible): ChangeMachine._committed,
+    (Phase.COPYING, TimelineVisible): ChangeMachine._committed,
+    (Phase.COPYING, CopyTooLate): ChangeMachine._too_late,
+    (Phase.ABORTING, TimelineVisible): ChangeMachine._aborted,
+}
+_TRANSITIONS[Phase.CUTTING, WritersRead] = ChangeMachine._cutting
+_TRANSITIONS[Phase.CUTTING, WritersLooked] = ChangeMachine._cutting
+for _phase in (Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.COPYING, Phase.ABORTING):
+    _TRANSITIONS[_phase, WritersRead] = ChangeMachine._late_news
+    _TRANSITIONS[_phase, WritersLooked] = ChangeMachine._late_news
+# A roll call that ran out of time may have been waiting for the partitions.
+_TRANSITIONS[Phase.ABORTING, PartitionsReady] = ChangeMachine._late_news
+
+
+def transitions() -> list[tuple[str, str]]:
+    """The table as (phase, event) names, for the diagram and its test."""
+    return [(phase.value, event.__name__) for phase, event in _TRANSITIONS]
+
+
+def rehearse(timeline: Timeline, count: int) -> Timeline:
+    """The timeline as it would be PREPAREd for `count`, for plans and dry runs; writes nothing."""
+    return replace(timeline, change=None).opened(count, ChangePhase.PLAN).prepared()

@@ -1,0 +1,175 @@
+"""Where a consumer group starts reading, decided from what it has committed. Pure: offsets in, a plan out.
+
+- *birth*: no commit on any partition. One commit for all partitions makes the group, at a consistent cut.
+- *migrating*: commits, but none of ours: a stock group. First partitions without a commit follow `auto.offset.reset`,
+  later ones begin at their log start.
+- *resuming*: from then on a partition without a commit is one that was made since: it begins at its log start, whatever
+  `auto.offset.reset` says, or records written before it was discovered would be skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ..errors import ConfigError, GroupResetError
+from ..timeline import Timeline
+from .ahead import Ahead, decode_ahead
+from .gate import Gates, consistent_starts
+
+_PREFIX = "ko1:"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A group's committed offset of one partition, and the highest epoch that was flushed before it (None: not ours).
+
+    ahead: what was processed beyond the offset, if anything was.
+    """
+
+    offset: int
+    epoch: int | None
+    ahead: Ahead | None = None
+
+
+class GroupState(Enum):
+    """What a group's commits say of its past."""
+
+    BIRTH = "BIRTH"
+    MIGRATING = "MIGRATING"
+    RESUMING = "RESUMING"
+
+
+def metadata_of(epoch: int, note: str = "", ahead: str = "") -> str:
+    """The metadata string of every commit: an offset alone does not prove that the application has flushed.
+
+    note: the application's own metadata, which `note_of` gives back. ahead: as `encode_ahead` made it.
+    """
+    ours = f"{_PREFIX}{epoch}+{ahead}" if ahead else f"{_PREFIX}{epoch}"
+    return f"{ours};{note}" if note else ours
+
+
+def note_of(metadata: str | None) -> str | None:
+    """The application's own metadata of a commit; all of it where the commit is not ours."""
+    if epoch_of(metadata) is None or metadata is None:
+        return metadata
+    return metadata.partition(";")[2] or metadata
+
+
+def epoch_of(metadata: str | None) -> int | None:
+    """The epoch in a commit's metadata, or None for any other text."""
+    if metadata is None or not metadata.startswith(_PREFIX):
+        return None
+    number = metadata.removeprefix(_PREFIX).split(";", 1)[0].split("+", 1)[0]
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
+def ahead_of(metadata: str | None, offset: int) -> Ahead | None:
+    """What a commit of `offset` says of the records beyond it."""
+    if metadata is None or epoch_of(metadata) is None:
+        return None
+    ahead = metadata.split(";", 1)[0].partition("+")[2]
+    return decode_ahead(ahead, offset) if ahead else None
+
+
+def state_of(commits: Mapping[int, Commit]) -> GroupState:
+    """What the commits of all partitions say of the group."""
+    if not commits:
+        return GroupState.BIRTH
+    ours = any(commit.epoch is not None for commit in commits.values())
+    return GroupState.RESUMING if ours else GroupState.MIGRATING
+
+
+def founded(timeline: Timeline, commits: Mapping[int, Commit]) -> bool:
+    """Whether members other than the owner of partition 0 may start: all first partitions show a commit."""
+    return all(p in commits for p in range(timeline.epochs[0].count))
+
+
+def founding_offsets(
+    group: str,
+    timeline: Timeline,
+    commits: Mapping[int, Commit],
+    log_starts: Mapping[int, int],
+    log_ends: Mapping[int, int],
+    from_latest: bool | None,
+) -> dict[int, int]:
+    """The offsets that the owner of partition 0 commits for *all* partitions, in one request.
+
+    from_latest: `auto.offset.reset`; None stands for `error`. The timeline must have been read to its end after
+    `log_ends` were taken.
+
+    Raises ConfigError when there is no offset and the policy is `error`; GroupResetError as `checked`.
+    """
+    state = state_of(commits)
+    check_consistent(group, timeline, commits)
+    starts: dict[int, int] = {}
+    for p in log_starts:
+        commit = commits.get(p)
+        if commit is not None:
+            starts[p] = checked(group, timeline.topic, p, commit.offset, log_starts[p], log_ends[p])
+        elif state is GroupState.RESUMING or (state is GroupState.MIGRATING and p >= timeline.epochs[0].count):
+            starts[p] = log_starts[p]
+        elif from_latest is None:
+            raise ConfigError(
+                "auto.offset.reset",
+                f"group {group!r} has no offset for {timeline.topic}[{p}] and the policy is error",
+                "use earliest or latest, or set the group's offsets",
+            )
+        else:
+            starts[p] = log_ends[p] if from_latest else log_starts[p]
+    if state is GroupState.RESUMING or not timeline.ordered:
+        return starts
+    clipped = consistent_starts(Gates(timeline), {**dict.fromkeys(range(timeline.highest_count), 0), **starts})
+    # What a group has committed is its own word; only what was chosen here may lie behind a closed gate.
+    return {p: starts[p] if p in commits else offset for p, offset in clipped.items()}
+
+
+def checked(group: str, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> int:
+    """A committed offset as a start: below the log start is the log start, above the end is an error.
+
+    The broker accepts a commit above the end; reading on from there would skip records unseen.
+    """
+    if offset > log_end:
+        raise GroupResetError(
+            group, topic, f"partition {partition} is committed at {offset}, its log ends at {log_end}"
+        )
+    return max(offset, log_start)
+
+
+def check_consistent(group: str, timeline: Timeline, commits: Mapping[int, Commit]) -> None:
+    """Stop when an origin lost its commit while the group is already past its gate: it would be read again, too late."""
+    if not timeline.ordered:
+        return
+    for gate in Gates(timeline).all():
+        past = commits.get(gate.partition)
+        if past is None or past.offset <= gate.begins:
+            continue
+        for q, ends in gate.origins:
+            if ends > 0 and q not in commits:
+                raise GroupResetError(
+                    group,
+                    timeline.topic,
+                    f"partition {gate.partition} is past epoch {gate.epoch}, but its origin {q} has no commit",
+                )
+
+
+def flushed_epoch(timeline: Timeline, partition: int, position: int) -> int:
+    """The newest epoch whose cuts of `partition`, and all earlier ones, lie at or below `position`."""
+    flushed = timeline.epochs[0].number
+    for epoch in timeline.epochs[1:]:
+        if epoch.ends.get(partition, 0) > position:
+            break
+        flushed = epoch.number
+    return flushed
+
+
+def proven_position(timeline: Timeline, partition: int, commit: Commit | None) -> int:
+    """The committed offset, held below the first cut whose flush the commit does not prove."""
+    if commit is None:
+        return 0
+    known = -1 if commit.epoch is None else commit.epoch
+    for epoch in timeline.epochs[1:]:
+        if epoch.number > known and partition in epoch.ends:
+            return min(commit.offset, epoch.ends[partition] - 1)
+    return commit.offset

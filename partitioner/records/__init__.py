@@ -1,0 +1,1 @@
+"""Control records: as values, and as bytes by version."""

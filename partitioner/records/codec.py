@@ -1,0 +1,88 @@
+"""Control records as bytes: a version in front, Avro behind it.
+
+    b"KO" | kind (1 byte) | major (1) | minor (1) | Avro, schemaless
+
+A new minor version only appends fields with defaults at the end of the outermost record, so an older reader reads a
+prefix and a newer reader fills in defaults. A new major version is refused by older readers. Whoever would *rewrite*
+a record of a newer minor must refuse too, since it would drop what it cannot see: `Decoded.minor` tells.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import fastavro
+from fastavro.types import Schema
+
+from ..errors import CorruptRecordError, RecordVersionError
+
+_MAGIC = b"KO"
+MAJOR = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """One kind of control record: its number in front, its name, and its schemas by minor version."""
+
+    number: int
+    name: str
+    schemas: tuple[Schema, ...]
+
+    @property
+    def minor(self) -> int:
+        """The newest minor version that this code knows, and writes."""
+        return len(self.schemas) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The fields of a record, and the minor version that wrote it."""
+
+    fields: Mapping[str, Any]
+    minor: int
+
+
+def record_kind(number: int, name: str, *versions: list[dict[str, Any]]) -> RecordKind:
+    """A kind whose versions each list all fields, in order; checked to be append-only."""
+    for older, newer in pairwise(versions):
+        if newer[: len(older)] != older or any("default" not in f for f in newer[len(older) :]):
+            raise ValueError(f"{name}: a minor version may only append fields with defaults")
+    schemas = tuple(
+        fastavro.parse_schema({"type": "record", "name": f"keyorder.{name}", "fields": fields}, {})
+        for fields in versions
+    )
+    return RecordKind(number, name, schemas)
+
+
+def encode(kind: RecordKind, fields: Mapping[str, Any]) -> bytes:
+    """The bytes of a record, in the newest version known here."""
+    out = io.BytesIO()
+    out.write(_MAGIC + bytes((kind.number, MAJOR, kind.minor)))
+    fastavro.schemaless_writer(out, kind.schemas[-1], dict(fields))
+    return out.getvalue()
+
+
+def decode(kind: RecordKind, data: bytes) -> Decoded:
+    """The fields of a record.
+
+    Raises RecordVersionError for a newer major version, CorruptRecordError for anything that is not such a record.
+    """
+    if len(data) < 5 or data[:2] != _MAGIC or data[2] != kind.number:
+        raise CorruptRecordError(f"not a {kind.name} record: it begins with {data[:5].hex() or 'nothing'}")
+    major, minor = data[3], data[4]
+    if major != MAJOR:
+        raise RecordVersionError(kind.name, (major, minor), MAJOR)
+    written = kind.schemas[min(minor, kind.minor)]
+    try:
+        fields = fastavro.schemaless_reader(io.BytesIO(data[5:]), written, kind.schemas[-1])
+    except Exception as error:  # fastavro raises whatever the bytes lead it to: all of it means the same here
+        raise CorruptRecordError(
+            f"a {kind.name} record of version {major}.{minor} cannot be decoded: {error!r}"
+        ) from error
+    if not isinstance(fields, dict):
+        raise CorruptRecordError(f"a {kind.name} record decoded to {type(fields).__name__}")
+    return Decoded(fields, minor)

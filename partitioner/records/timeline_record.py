@@ -1,0 +1,257 @@
+"""The timeline record: its schema by minor version, and its bytes.
+
+A minor version may only append to the outermost record, so what later versions know of a drain or of an open change
+stands in lists and records of its own there, and is put together again here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from ..errors import CorruptRecordError, KeyorderError
+from ..modes import Mode
+from ..timeline import ChangePhase, Drain, Epoch, OpenChange, Retirement, Slice, Timeline
+from . import codec
+
+T = TypeVar("T")
+
+CUTS = {"type": "map", "values": "long"}
+_EPOCH = {
+    "type": "record",
+    "name": "keyorder.epoch",
+    "fields": [
+        {"name": "number", "type": "int"},
+        {"name": "count", "type": "int"},
+        {"name": "ends", "type": CUTS},
+        {"name": "begins", "type": CUTS},
+        {"name": "committed_at_ms", "type": "long"},
+    ],
+}
+_SLICE = {
+    "type": "record",
+    "name": "keyorder.slice",
+    "fields": [
+        {"name": "partition", "type": "int"},
+        {"name": "first", "type": "int"},
+        {"name": "last", "type": "int"},
+    ],
+}
+_CHANGE = {
+    "type": "record",
+    "name": "keyorder.change",
+    "fields": [
+        {"name": "epoch", "type": "int"},
+        {"name": "count", "type": "int"},
+        {"name": "phase", "type": "string"},
+        {"name": "attempt", "type": "int"},
+        {"name": "immediate", "type": "boolean"},
+        {"name": "groups", "type": {"type": "array", "items": "string"}},
+        {"name": "slice", "type": ["null", _SLICE]},
+    ],
+}
+_DRAIN = {
+    "type": "record",
+    "name": "keyorder.drain",
+    "fields": [
+        {"name": "partition", "type": "int"},
+        {"name": "epoch", "type": "int"},
+        {"name": "upto", "type": "long"},
+        {"name": "mode", "type": "int"},
+        {"name": "immediate", "type": "boolean"},
+        {"name": "groups", "type": {"type": "array", "items": "string"}},
+        {"name": "emptied", "type": "boolean"},
+    ],
+}
+# Since minor version 1. What it does not say has the meaning that it had before.
+_CHANGE_MORE = {
+    "type": "record",
+    "name": "keyorder.change_more",
+    "fields": [
+        {"name": "delay_ms", "type": ["null", "long"]},
+        {"name": "forced", "type": "boolean"},
+        {"name": "deadline_ms", "type": "long"},
+    ],
+}
+_PURGE = {
+    "type": "record",
+    "name": "keyorder.purge",
+    "fields": [
+        {"name": "partition", "type": "int"},
+        {"name": "delay_ms", "type": ["null", "long"]},
+        {"name": "forced", "type": "boolean"},
+        {"name": "tries", "type": "int"},
+        {"name": "error", "type": "string"},
+    ],
+}
+_FIRST: list[dict[str, Any]] = [
+    {"name": "topic", "type": "string"},
+    {"name": "topic_id", "type": "string"},
+    {"name": "cluster_id", "type": "string"},
+    {"name": "initial", "type": "int"},
+    {"name": "epochs", "type": {"type": "array", "items": _EPOCH}},
+    {"name": "last_number", "type": "int"},
+    {"name": "ordered", "type": "boolean"},
+    {"name": "view_age_ms", "type": "int"},
+    {"name": "settings", "type": {"type": "map", "values": "string"}},
+    {"name": "change", "type": ["null", _CHANGE]},
+    {"name": "drains", "type": {"type": "array", "items": _DRAIN}},
+    {"name": "purged", "type": CUTS},
+]
+_SECOND: list[dict[str, Any]] = [
+    *_FIRST,
+    {"name": "change_more", "type": ["null", _CHANGE_MORE], "default": None},
+    {"name": "purges", "type": {"type": "array", "items": _PURGE}, "default": []},
+    {"name": "held_ms", "type": CUTS, "default": {}},
+]
+TIMELINE = codec.record_kind(1, "timeline", _FIRST, _SECOND)
+
+
+def encode_timeline(t: Timeline) -> bytes:
+    """The bytes of a timeline record."""
+    c = t.change
+    return codec.encode(
+        TIMELINE,
+        {
+            "topic": t.topic,
+            "topic_id": t.topic_id,
+            "cluster_id": t.cluster_id,
+            "initial": t.initial,
+            "epochs": [_encoded_epoch(e) for e in t.epochs],
+            "last_number": t.last_number,
+            "ordered": t.ordered,
+            "view_age_ms": round(t.view_age_s * 1000),
+            "settings": dict(t.settings),
+            "change": None if c is None else _encoded_change(c),
+            "drains": [_encoded_drain(d) for d in t.drains],
+            "purged": {str(p): offset for p, offset in t.purged.items()},
+            "change_more": None if c is None else {**_wishes(c.retirement), "deadline_ms": c.deadline_ms},
+            "purges": [
+                {"partition": d.partition, **_wishes(d.retirement), "tries": d.tries, "error": d.error}
+                for d in t.drains
+            ],
+            "held_ms": {str(e.number): e.held_ms for e in t.epochs if e.held_ms},
+        },
+    )
+
+
+def decode_timeline(data: bytes) -> Timeline:
+    """A timeline from its bytes. Raises RecordVersionError, CorruptRecordError."""
+    f = codec.decode(TIMELINE, data).fields
+    c = f["change"]
+    return checked(
+        "timeline",
+        lambda: Timeline(
+            topic=f["topic"],
+            topic_id=f["topic_id"],
+            cluster_id=f["cluster_id"],
+            initial=f["initial"],
+            epochs=_decoded_epochs(f["epochs"], cuts(f["held_ms"])),
+            last_number=f["last_number"],
+            ordered=f["ordered"],
+            view_age_s=f["view_age_ms"] / 1000,
+            settings=f["settings"],
+            change=None if c is None else _decoded_change(c, f["change_more"] or {}),
+            drains=_decoded_drains(f["drains"], {p["partition"]: p for p in f["purges"]}),
+            purged=cuts(f["purged"]),
+        ),
+    )
+
+
+def _encoded_epoch(e: Epoch) -> dict[str, Any]:
+    return {
+        "number": e.number,
+        "count": e.count,
+        "ends": {str(q): o for q, o in e.ends.items()},
+        "begins": {str(p): o for p, o in e.begins.items()},
+        "committed_at_ms": e.committed_at_ms,
+    }
+
+
+def _decoded_epochs(epochs: Iterable[Mapping[str, Any]], held_ms: Mapping[int, int]) -> tuple[Epoch, ...]:
+    return tuple(
+        Epoch(
+            e["number"],
+            e["count"],
+            cuts(e["ends"]),
+            cuts(e["begins"]),
+            e["committed_at_ms"],
+            held_ms.get(e["number"], 0),
+        )
+        for e in epochs
+    )
+
+
+def _encoded_change(c: OpenChange) -> dict[str, Any]:
+    return {
+        "epoch": c.epoch,
+        "count": c.count,
+        "phase": c.phase.value,
+        "attempt": c.attempt,
+        "immediate": c.retirement.immediate,
+        "groups": list(c.retirement.groups),
+        "slice": None if c.slice is None else asdict(c.slice),
+    }
+
+
+def _decoded_change(c: Mapping[str, Any], more: Mapping[str, Any]) -> OpenChange:
+    piece = None if c["slice"] is None else Slice(**c["slice"])
+    deadline_ms = more.get("deadline_ms", 0)
+    return OpenChange(
+        c["epoch"], c["count"], ChangePhase(c["phase"]), c["attempt"], _retirement(c, more), piece, deadline_ms
+    )
+
+
+def _encoded_drain(d: Drain) -> dict[str, Any]:
+    return {
+        "partition": d.partition,
+        "epoch": d.epoch,
+        "upto": d.upto,
+        "mode": int(d.mode),
+        "immediate": d.retirement.immediate,
+        "groups": list(d.retirement.groups),
+        "emptied": d.emptied,
+    }
+
+
+def _decoded_drains(drains: Iterable[Mapping[str, Any]], purges: Mapping[int, Mapping[str, Any]]) -> tuple[Drain, ...]:
+    found = []
+    for d in drains:
+        more = purges.get(d["partition"], {})
+        found.append(
+            Drain(
+                partition=d["partition"],
+                epoch=d["epoch"],
+                upto=d["upto"],
+                mode=Mode.of_code(d["mode"]),
+                retirement=_retirement(d, more),
+                emptied=d["emptied"],
+                tries=more.get("tries", 0),
+                error=more.get("error", ""),
+            )
+        )
+    return tuple(found)
+
+
+def _wishes(retirement: Retirement) -> dict[str, Any]:
+    """What minor version 0 did not know of a retirement."""
+    return {"delay_ms": retirement.delay_ms, "forced": retirement.forced}
+
+
+def _retirement(first: Mapping[str, Any], more: Mapping[str, Any]) -> Retirement:
+    return Retirement(first["immediate"], tuple(first["groups"]), more.get("delay_ms"), more.get("forced", False))
+
+
+def cuts(encoded: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in encoded.items()}
+
+
+def checked(kind: str, build: Callable[[], T]) -> T:
+    """Contents that decode but make no sense are corruption too."""
+    try:
+        return build()
+    except KeyorderError as error:
+        raise CorruptRecordError(f"a {kind} record contradicts itself: {error}") from error
+    except ValueError as error:
+        raise CorruptRecordError(f"a {kind} record holds a value that this version does not know: {error}") from error

@@ -1,0 +1,1 @@
+"""The writers' side: leases, the in-sync writer set, holds and READY."""

@@ -1,0 +1,110 @@
+"""The in-sync writer set, folded from `_keyorder_writers` (KIP-903, mapped to writers).
+
+What the ISR is to a partition, this set is to a change: a member is admitted and counted only under its latest
+incarnation, and anything that an older one says is ineligible. The fold is the same for live and recovering readers;
+they differ only in `now`, the reader's own clock, from which leases are counted: always at or after the writer's own
+count, so the reader never believes a lease over that the writer still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..records.control_records import Lease, LeaseState, Ready
+
+
+@dataclass(slots=True)
+class Member:
+    """One join of one writer, as this reader knows it. Times are seconds of the reader's clock."""
+
+    lease: Lease
+    incarnation: int
+    renewed_at: float
+    ready: dict[str, Ready] = field(default_factory=dict)
+
+    @property
+    def ends_at(self) -> float:
+        """When the lease is over for this reader: counted from its reading, so never too early."""
+        return self.renewed_at + self.lease.lease_ms / 1000
+
+
+class WriterSet:
+    """Every join that has neither left nor been expelled, by nonce."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._gone: set[str] = set()
+        self._joins: dict[str, dict[str, int]] = {}
+        self.ineligible = 0
+
+    def apply(self, record: Lease | Ready, offset: int, now: float) -> None:
+        """Fold in one record, read at `offset` of its partition at `now`."""
+        if isinstance(record, Lease):
+            self._apply_lease(record, offset, now)
+            return
+        member = self._members.get(record.nonce)
+        if member is None or self._superseded(member):
+            # KIP-903: a report of a stale incarnation completes nothing.
+            self.ineligible += 1
+            return
+        known = member.ready.get(record.topic)
+        if known is None or known.epoch <= record.epoch:
+            member.ready[record.topic] = record
+
+    def _apply_lease(self, lease: Lease, offset: int, now: float) -> None:
+        if lease.state in (LeaseState.LEFT, LeaseState.EXPELLED):
+            self._members.pop(lease.nonce, None)
+            self._gone.add(lease.nonce)
+            if lease.incarnation is not None:
+                self._note_join(lease, lease.incarnation)
+            return
+        if lease.nonce in self._gone:
+            self.ineligible += 1
+            return
+        member = self._members.get(lease.nonce)
+        if member is not None and lease.sequence < member.lease.sequence:
+            # A retry's copy of an older record. Believed, it would take the topics back that were joined since.
+            return
+        if member is None:
+            # A later record carries the incarnation; only the JOIN itself is where it stands.
+            incarnation = offset if lease.incarnation is None else lease.incarnation
+            self._members[lease.nonce] = Member(lease, incarnation, now)
+        else:
+            member.lease, member.renewed_at = lease, now
+            if lease.incarnation is not None:
+                member.incarnation = lease.incarnation
+        self._note_join(lease, self._members[lease.nonce].incarnation)
+
+    def _note_join(self, lease: Lease, incarnation: int) -> None:
+        self._joins.setdefault(lease.writer, {})[lease.nonce] = incarnation
+
+    def _superseded(self, member: Member) -> bool:
+        # By the newest join ever seen: that it left since does not make an older one eligible again.
+        return max(self._joins[member.lease.writer].values()) > member.incarnation
+
+    def live(self, topic: str) -> Iterator[Member]:
+        """The members that may write to `topic`, superseded joins included until their own lease is over."""
+        return (m for m in self._members.values() if topic in m.lease.topics)
+
+    def get(self, nonce: str) -> Member | None:
+        """The member of that join, or None once it left or was expelled."""
+        return self._members.get(nonce)
+
+    def is_ready(self, nonce: str, topic: str, epoch: int) -> bool:
+        """Whether that join is READY for this attempt, or gone: a writer leaves with nothing in flight."""
+        member = self._members.get(nonce)
+        if member is None:
+            return nonce in self._gone
+        ready = member.ready.get(topic)
+        return ready is not None and ready.epoch == epoch and not self._superseded(member)
+
+    def acknowledged(self, topic: str, epoch: int) -> dict[int, int]:
+        """{origin: offset} the highest that any READY of this attempt reports as acknowledged."""
+        highest: dict[int, int] = {}
+        for member in self._members.values():
+            ready = member.ready.get(topic)
+            if ready is not None and ready.epoch == epoch:
+                for q, offset in ready.acknowledged.items():
+                    highest[q] = max(highest.get(q, 0), offset)
+        return highest

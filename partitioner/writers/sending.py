@@ -1,0 +1,221 @@
+"""A writer's side of a change, for one topic: which records flow, which wait, and when it is READY.
+
+A writer that has read PREPARE(e) holds the records of moving keys, lets all others flow, waits until what it had sent
+of the moving keys is resolved, and says READY(e). COMMIT or ABORT releases what it holds, each key in its own order.
+An attempt that re-homes values holds the keys of its slice in the same way, and ends by a release to the same homes.
+
+Why moving keys are held at all: if one writer's record is acknowledged by the old home and it then tells another
+writer, that one's record has to come after it. So real-time order across writers is kept, not only each writer's own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ..routing import Route, Routing
+from ..timeline import Timeline
+
+R = TypeVar("R")
+
+
+class Cohort:
+    """The records sent to one partition between two looks: how many are unresolved.
+
+    settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
+    timeout later. Seconds of the writer's clock. told: kept here by whoever counts: the last callback made for it.
+    """
+
+    __slots__ = ("partition", "settles_at", "told", "unresolved")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.unresolved = 0
+        self.settles_at = float("-inf")
+        self.told: tuple[object, Callable[..., None]] | None = None
+
+    def resolved(self, now: float) -> bool:
+        """Whether nothing of this cohort can reach the broker any more."""
+        return self.unresolved == 0 and now >= self.settles_at
+
+
+@dataclass(slots=True)
+class Held(Generic[R]):
+    """A record that waits since `since`, with what its sender needs to send it later.
+
+    partition: where the application placed it itself; None for a record that its key places.
+    """
+
+    key: bytes | None
+    record: R
+    since: float = 0.0
+    partition: int | None = None
+
+
+class TopicSending(Generic[R]):
+    """One topic's routes, records on the way and held records. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.routing = Routing(timeline)
+        self.held: deque[Held[R]] = deque()
+        self.acknowledged: dict[int, int] = {}
+        self._held_keys: dict[bytes | None, int] = {}
+        self._current: dict[int, Cohort] = {}
+        self._draining: list[Cohort] = []
+        self._ready_for: int | None = None
+
+    @property
+    def timeline(self) -> Timeline:
+        """The newest timeline that this writer has read."""
+        return self.routing.timeline
+
+    @property
+    def preparing(self) -> bool:
+        """Whether a PREPARE is open: moving keys wait."""
+        return self.routing.preparing
+
+    @property
+    def answered(self) -> bool:
+        """Whether READY was said for the open attempt, or there is none."""
+        change = self.timeline.change
+        return not self.preparing or change is None or self._ready_for == change.epoch
+
+    def apply(self, timeline: Timeline) -> bool:
+        """Take in a newer timeline. True when something changed for sending.
+
+        Raises TimelineRegressionError, IdentityMismatchError (see Timeline.check_successor).
+        """
+        self.timeline.check_successor(timeline)
+        if timeline == self.timeline:
+            return False
+        self.routing = Routing(timeline, self.routing)
+        change = timeline.change
+        if self.preparing and change is not None and self._ready_for != change.epoch:
+            # Records sent from here on belong to keys that stay, so only those sent before have to be waited for.
+            for q in self.routing.settling():
+                cohort = self._current.pop(q, None)
+                if cohort is not None:
+                    self._draining.append(cohort)
+        return True
+
+    def must_wait(self, key: bytes | None, route: Route | None) -> bool:
+        """Whether a record has to be held: its key is moving, or an earlier one of the key is held."""
+        if self._held_keys and key in self._held_keys:
+            return True
+        return key is not None and route is not None and self.routing.waits(key, route)
+
+    def retiring(self, partition: int) -> bool:
+        """Whether the open attempt would retire this partition: what the application places there counts as moving."""
+        change = self.timeline.change
+        return self.routing.preparing and change is not None and partition >= change.count
+
+    def hold(self, key: bytes | None, record: R, now: float = 0.0, partition: int | None = None) -> None:
+        """Put a record behind all that are held."""
+        self.held.append(Held(key, record, now, partition))
+        self._held_keys[key] = self._held_keys.get(key, 0) + 1
+
+    def cohort(self, partition: int) -> Cohort:
+        """Where a record that is sent to `partition` now is counted."""
+        cohort = self._current.get(partition)
+        if cohort is None:
+            cohort = self._current[partition] = Cohort(partition)
+        return cohort
+
+    def side_cohort(self, partition: int) -> Cohort:
+        """Where a record that follows from an earlier one is counted; a READY that is not said yet waits for it."""
+        if self.answered:
+            return self.cohort(partition)
+        cohort = Cohort(partition)
+        self._draining.append(cohort)
+        return cohort
+
+    def unresolved(self) -> int:
+        """How many records are on their way."""
+        return sum(c.unresolved for c in self._current.values()) + sum(c.unresolved for c in self._draining)
+
+    def settled(self, now: float) -> bool:
+        """Whether nothing at all is on its way any more."""
+        return all(c.resolved(now) for c in [*self._current.values(), *self._draining])
+
+    def ready_epoch(self, now: float) -> int | None:
+        """The attempt that this writer has just become ready for; None when there is none, or it said so already."""
+        change = self.timeline.change
+        if change is None or not self.preparing or self._ready_for == change.epoch:
+            return None
+        self._draining = [c for c in self._draining if not c.resolved(now)]
+        return None if self._draining else change.epoch
+
+    def acknowledged_origins(self) -> dict[int, int]:
+        """{origin: offset} what the broker acknowledged to this writer, for the origins of the open attempt."""
+        change = self.timeline.change
+        if change is None:
+            return {}
+        origins = self.routing.settling()
+        return {q: offset for q, offset in self.acknowledged.items() if q in origins}
+
+    def said_ready(self, epoch: int) -> None:
+        """READY for `epoch` was written."""
+        self._ready_for = epoch
+
+    def release(self, send: Callable[[Held[R], Route | None], bool]) -> int:
+        """Offer held records, oldest first, to `send`; it returns False when it can take no more now.
+
+        A key's records keep their order: behind one that has to wait, all later ones of its key wait too.
+        Returns how many were sent.
+        """
+        kept: deque[Held[R]] = deque()
+        waiting: set[bytes | None] = set()
+        sent = 0
+        try:
+            while self.held:
+                held = self.held[0]
+                by_key = held.key is not None and held.partition is None
+                route = self.routing.of(held.key) if by_key and held.key is not None else None
+                moving = held.key is not None and route is not None and self.routing.waits(held.key, route)
+                retiring = held.partition is not None and self.retiring(held.partition)
+                if moving or retiring or held.key in waiting:
+                    waiting.add(held.key)
+                    kept.append(self.held.popleft())
+                    continue
+                if not send(held, route):
+                    break
+                sent += 1
+                self._forget(self.held.popleft().key)
+        finally:
+            # also when `send` raises: what it did not send is still held
+            kept.extend(self.held)
+            self.held = kept
+        return sent
+
+    def drop_held(self) -> Iterator[Held[R]]:
+        """Take out everything that is held, oldest first (abort, purge)."""
+        while self.held:
+            held = self.held.popleft()
+            self._forget(held.key)
+            yield held
+
+    @property
+    def held_keys(self) -> Collection[bytes | None]:
+        """The keys of which records are held."""
+        return self._held_keys.keys()
+
+    def is_current(self, cohort: Cohort) -> bool:
+        """Whether records that are sent now are counted there."""
+        return self._current.get(cohort.partition) is cohort
+
+    def drop_key(self, key: bytes | None) -> list[Held[R]]:
+        """Take out the held records of one key, whose earlier record failed."""
+        dropped = [h for h in self.held if h.key == key]
+        if dropped:
+            self.held = deque(h for h in self.held if h.key != key)
+            self._held_keys.pop(key, None)
+        return dropped
+
+    def _forget(self, key: bytes | None) -> None:
+        left = self._held_keys[key] - 1
+        if left:
+            self._held_keys[key] = left
+        else:
+            del self._held_keys[key]
