@@ -21,6 +21,7 @@ from support.connect_workers import WorkerGroup
 from support.postgres import Postgres
 
 KILLS = int(os.environ.get("KEYORDER_CONNECT_KILLS", "2"))
+SEED = int(os.environ.get("KEYORDER_SEED", "7"))
 PLUGINS = "support.connect_plugins:CounterSource,support.connect_plugins:JournalSink"
 KEYS = 60
 
@@ -99,7 +100,7 @@ def test_kills_growth_and_shrink(kafka: KafkaUnderTest, topic_name: str, tmp_pat
         "plugin.classes": PLUGINS,
         "exactly.once.source.support": "enabled",
     }
-    rng = random.Random(7)
+    rng = random.Random(SEED)
     sizes = [9, 5, 8, 4, 11, 6, 7, 5, 10, 4]
     with WorkerGroup(settings, tmp_path, 3) as workers:
         rest = workers.rests[0]
@@ -161,6 +162,7 @@ def test_kills_growth_and_shrink(kafka: KafkaUnderTest, topic_name: str, tmp_pat
     print(
         {
             "records": sum(n + 1 for n in truth.values()),
+            "seed": SEED,
             "kills": KILLS,
             "counted": {t: len(n) for t, n in by_task.items()},
         }

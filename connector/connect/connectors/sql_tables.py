@@ -58,32 +58,33 @@ class GuardedTable:
         """keys, fields: column types by name, if the table has to be made. Raises DataError for one that does not fit."""
         self._insert: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[engine.dialect.name]
         metadata = sa.MetaData()
-        made = [sa.Column(n, t, primary_key=True, autoincrement=False) for n, t in keys.items()]
-        version = sa.Column(VERSION, sa.BigInteger, nullable=False)
-        there = sa.inspect(engine).has_table(name)
-        self.deleted = sa.Table(
-            f"{name}__deleted",
-            metadata,
-            *[sa.Column(n, t, primary_key=True, autoincrement=False) for n, t in keys.items()],
-            sa.Column(VERSION, sa.BigInteger, nullable=False),
-        )
+
+        def own() -> list[sa.Column[Any]]:
+            return [sa.Column(n, t, primary_key=True, autoincrement=False) for n, t in keys.items()]
+
+        def version() -> sa.Column[Any]:
+            return sa.Column(VERSION, sa.BigInteger, nullable=False)
+
+        self.table = sa.Table(name, metadata, *own(), *[sa.Column(n, t) for n, t in fields.items()], version())
+        self.deleted = sa.Table(f"{name}__deleted", metadata, *own(), version())
         # A table that is made for a deletion has its key alone; it is made in full when a value comes.
-        self.complete = there or bool(fields)
-        if there:
-            self.table = sa.Table(name, metadata, autoload_with=engine)
-            self._check(keys)
-        else:
-            self.table = sa.Table(name, metadata, *made, *[sa.Column(n, t) for n, t in fields.items()], version)
+        self.complete = bool(fields) or sa.inspect(engine).has_table(name)
         self._create(engine, metadata.create_all if self.complete else self.deleted.create)
+        if self.complete:  # another task may have made it, of other fields
+            self.table = sa.Table(name, sa.MetaData(), autoload_with=engine)
+            self._check(keys)
         self.keys = tuple(keys)
 
     @staticmethod
     def _create(engine: sa.Engine, create: Callable[..., None]) -> None:
-        """Make what is missing. Another task may be doing so: its table is found at the second look."""
-        try:
-            create(engine, checkfirst=True)
-        except sa.exc.DBAPIError:
-            create(engine, checkfirst=True)
+        """Make what is missing. It fails where another task makes the same table, once for each of the two."""
+        for _ in range(2):
+            try:
+                create(engine, checkfirst=True)
+                return
+            except sa.exc.DBAPIError:
+                continue
+        create(engine, checkfirst=True)
 
     def has(self, fields: Iterable[str]) -> bool:
         """Whether the table is there and has a column for each of these fields, as far as is known here."""

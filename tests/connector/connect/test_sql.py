@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,6 +76,45 @@ def test_a_deletion_may_come_first(url: str) -> None:
     sink.put([record("a", None, 4)])
     sink.put([record("a", {"n": 1}, 3), record("b", {"n": 2}, 5)])
     assert table(url) == {"b": 2}
+    sink.stop()
+
+
+def test_tables_that_others_make_meanwhile(postgres: Postgres) -> None:
+    """The task looks and finds none; two others then make one table each. What they made is what counts."""
+    with postgres.engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE IF EXISTS t, t__deleted"))
+    reports: list[tuple[Any, str]] = []
+    sink = task(postgres.url, SimpleNamespace(report=lambda record, error: reports.append((record.offset, str(error)))))
+    failed: list[Exception] = []
+
+    def waiting() -> int:
+        return len(postgres.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+
+    def put() -> None:
+        try:
+            sink.put([record("a", {"n": 1, "more": 2}, 1), record("b", {"n": 2}, 2)])
+        except Exception as error:
+            failed.append(error)
+
+    key, version = "key TEXT PRIMARY KEY", "__keyorder_version BIGINT NOT NULL"
+    with postgres.engine.connect() as one, postgres.engine.connect() as two:
+        one.execute(sa.text(f"CREATE TABLE t__deleted ({key}, {version})"))
+        ours = threading.Thread(target=put)
+        ours.start()
+        until(lambda: waiting() == 1, "the task waits for the first one")
+        create = sa.text(f"CREATE TABLE t ({key}, n BIGINT, {version})")
+        theirs = threading.Thread(target=two.execute, args=(create,))
+        theirs.start()  # it may have to wait until the task has failed
+        until(lambda: waiting() == 2 or not theirs.is_alive(), "the second one has begun")
+        one.commit()
+        theirs.join(30)
+        until(lambda: waiting() == 1, "the task waits for the second one")
+        two.commit()
+        ours.join(30)
+    assert failed == []
+    assert table(postgres.url) == {"b": 2}
+    assert [offset for offset, _ in reports] == [1]
+    assert "more" in reports[0][1]
     sink.stop()
 
 
