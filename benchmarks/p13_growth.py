@@ -15,6 +15,7 @@ from keyorder.connector.control.control_reader import readable
 from keyorder.connector.control.control_topics import all_writer_slots, timeline_slot, writer_slot
 from keyorder.connector.metadata import wait_for_partitions
 from keyorder.partitioner.changes.plan import plan_change
+from keyorder.partitioner.epochs import Epoch
 from keyorder.partitioner.gates.gate import Gates
 from keyorder.partitioner.records.control_records import (
     Lease,
@@ -27,7 +28,7 @@ from keyorder.partitioner.records.control_records import (
     timeline_key,
 )
 from keyorder.partitioner.routing import Routing
-from keyorder.partitioner.timeline import Epoch, Timeline, crossings
+from keyorder.partitioner.timeline import Timeline, crossings
 from keyorder.partitioner.writers.members import WriterSet
 
 from .crowd import Crowd

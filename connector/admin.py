@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import replace
@@ -12,7 +11,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 
-from ..partitioner.changes.change import ChangeTerms
+from ..partitioner.changes.terms import ChangeTerms
+from ..partitioner.epochs import Retirement
 from ..partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
@@ -20,32 +20,30 @@ from ..partitioner.errors import (
     UnmanagedTopicError,
 )
 from ..partitioner.layout import Layout, same_routing
-from ..partitioner.records.control_records import timeline_key
-from ..partitioner.timeline import DEFAULT_VIEW_AGE_S, Retirement, Timeline
+from ..partitioner.timeline import Timeline
 from . import clock
-from .compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
-from .config import boolean, connection_of, milliseconds, split
-from .control.control_reader import ControlMessage, readable
-from .control.control_topics import Slot, all_writer_slots, ensure, existing, timeline_slot
+from .config import connection_of, split
+from .control.control_topics import ensure, existing
 from .control.timeline_edit import ChangeOpenError, edit
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
-from .metadata import identify, is_compacted, patiently, wait_for_partitions
+from .metadata import identify, is_compacted, wait_for_partitions
 from .operations import notices
 from .operations.aborting import Abort, abort
-from .operations.adopting import VIEW_AGE, Adoption
+from .operations.adopting import Adoption
 from .operations.change_status import ChangeStatus, DrainStatus, change_status, drain_status
 from .operations.control_state import ControlState
 from .operations.description import TopicDescription, described
 from .operations.forecast import ChangeForecast, ForcedDrain
+from .operations.lookup import timeline_now, timelines_now
 from .operations.notices import Notice
 from .operations.outcomes import DeletePartitionsResult, outcomes
 from .operations.planning import Planner
-from .topology.controller import Change, Progress, TopologyController
-from .topology.draining import DEFAULT_DELAY_MS, DELAY, ENABLE, Drainer, DrainStep
+from .operations.topic_settings import split_topic_config
+from .topology.controller import TopologyController
+from .topology.draining import Drainer, DrainStep
 from .topology.rehoming import RehomingPlan, RehomingTerms
-
-_LOGGER = logging.getLogger("keyorder.admin")
+from .topology.results import Change, Progress
 
 
 class TopicAdmin:
@@ -275,15 +273,13 @@ class TopicAdmin:
         """The topic's timeline, or None when it has none."""
         if not existing(self._admin, self._bootstrap):
             return None
-        return self._newest(topic)
+        return timeline_now(self._config, topic)
 
     def topics(self) -> dict[str, Timeline]:
         """Every managed topic by name."""
         if not existing(self._admin, self._bootstrap):
             return {}
-        slots = [(timeline_slot("")[0], p) for p in range(len(all_writer_slots()))]
-        records = (message.record for message in self._read(slots))
-        return {r.topic: r for r in records if isinstance(r, Timeline)}
+        return timelines_now(self._config)
 
     def describe(self, topic: str, groups: Sequence[str] | None = None) -> TopicDescription:
         """The topic as it is now. groups: whose gates to tell, all that have commits on it when None. Raises as `timeline`."""
@@ -317,41 +313,5 @@ class TopicAdmin:
         committed = GroupOffsets(self._admin, self._bootstrap).committed(named, timeline.topic)
         return [drain_status(timeline, drain, compacted, committed) for drain in timeline.drains]
 
-    def _newest(self, topic: str) -> Timeline | None:
-        newest: Timeline | None = None
-        for message in self._read([timeline_slot(topic)]):
-            if message.key == timeline_key(topic) and isinstance(message.record, Timeline):
-                newest = message.record
-        return newest
-
-    def _read(self, slots: list[Slot]) -> list[ControlMessage]:
-        return patiently(lambda: readable(self._config, slots, 10.0), 20.0)
-
     def _compacted(self, topic: str) -> bool:
         return is_compacted(self._admin, topic, self._bootstrap)
-
-
-_OUR_TOPIC_SETTINGS = (
-    ENABLE,
-    DELAY,
-    "enable.ordered.delivery",
-    VIEW_AGE,
-    STRATEGY_CONFIG,
-    HEADER_CONFIG,
-)
-
-
-def split_topic_config(config: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """(what the control topic keeps, what Kafka keeps) of a topic's settings. Raises ConfigError for ours that make no sense."""
-    ours = {k: str(v) for k, v in config.items() if k in _OUR_TOPIC_SETTINGS}
-    theirs = {k: str(v) for k, v in config.items() if k not in _OUR_TOPIC_SETTINGS}
-    ordered = ours.get("enable.ordered.delivery", "true").lower()
-    if ordered not in ("true", "false"):
-        raise ConfigError("enable.ordered.delivery", f"{ordered!r} is neither true nor false", "write true or false")
-    boolean(ours, ENABLE, False)
-    milliseconds(ours, DELAY, DEFAULT_DELAY_MS)
-    milliseconds(ours, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
-    chosen_strategy(ours)
-    if blank_header(ours):
-        _LOGGER.warning("%s=header without %s acts as offset: name the header", STRATEGY_CONFIG, HEADER_CONFIG)
-    return ours, theirs

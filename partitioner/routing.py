@@ -14,9 +14,10 @@ from math import inf
 
 from confluent_kafka import murmur2
 
+from .epochs import ChangePhase
 from .hashing import key_hash
 from .layout import Layout
-from .timeline import ChangePhase, Timeline, crossings
+from .timeline import Timeline, crossings
 
 HINT_HEADER = "keyorder-epoch"
 _Table = dict[int, tuple[list[int], list[float]]]

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from keyorder.connector import admin, config
+from keyorder.connector import config
 from keyorder.connector.cli.main import COMMANDS
+from keyorder.connector.operations import topic_settings
 from support.cluster import KafkaUnderTest
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +41,7 @@ def test_every_option_is_documented_with_its_default(option: str) -> None:
         assert f"| `{default[1]}` |" in CONFIGURATION[option]
 
 
-@pytest.mark.parametrize("setting", admin._OUR_TOPIC_SETTINGS)
+@pytest.mark.parametrize("setting", topic_settings.OUR_TOPIC_SETTINGS)
 def test_every_topic_setting_is_documented(setting: str) -> None:
     """Each setting that the control topic keeps has a row."""
     assert setting in CONFIGURATION
@@ -48,7 +49,7 @@ def test_every_topic_setting_is_documented(setting: str) -> None:
 
 def test_no_option_is_documented_that_does_not_exist() -> None:
     """A row of a name in keyorder's own space names an option of the code."""
-    known = {*OPTIONS, *admin._OUR_TOPIC_SETTINGS}
+    known = {*OPTIONS, *topic_settings.OUR_TOPIC_SETTINGS}
 
     assert [name for name in CONFIGURATION if name.startswith("keyorder.") and name not in known] == []
 

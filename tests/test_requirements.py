@@ -11,14 +11,15 @@ import pytest
 from confluent_kafka import murmur2
 from keyorder import OrderedProducer
 from keyorder.connector import clock
-from keyorder.connector.admin import split_topic_config
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.view import View, unmanaged
+from keyorder.connector.operations.topic_settings import split_topic_config
+from keyorder.partitioner.epochs import ChangePhase, Drain, Epoch, Retirement
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.gates.gate import Gates
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.routing import Routing
-from keyorder.partitioner.timeline import ChangePhase, Drain, Epoch, Retirement, Timeline, crossings
+from keyorder.partitioner.timeline import Timeline, crossings
 from support.dumb import key_of_hash, timeline_of
 
 TOPIC = "t"

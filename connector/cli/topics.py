@@ -11,10 +11,11 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not 
 
 from ...partitioner.errors import BrokerUnreachableError
 from ...partitioner.layout import Layout, same_routing
-from ..admin import TopicAdmin, split_topic_config
+from ..admin import TopicAdmin
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata, identify
 from ..operations.notices import of_adoption
+from ..operations.topic_settings import split_topic_config
 from .changes.resizing import expand, plan, shrink
 from .connecting import Connection, connection_options, pairs
 from .output import emit, emit_json, output_option

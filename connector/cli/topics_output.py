@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
+from ...partitioner.epochs import Drain, Epoch, OpenChange, Retirement
 from ...partitioner.layout import Layout
-from ...partitioner.timeline import Drain, Epoch, OpenChange, Retirement
 from ..group_gates import GateNeed, GroupGate
 from ..operations.description import GroupDescription, TopicDescription
 from ..operations.notices import Notice
-from ..topology.controller import Change
+from ..topology.results import Change
 from .output import emit_table
 
 _STEPS = {

@@ -14,11 +14,12 @@ from typing import Any, cast
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.epochs import Epoch
 from ...partitioner.errors import KeyorderError, NotAuthorizedError, PeerError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ...partitioner.routing import Routing
-from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
+from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
 from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ...partitioner.epochs import OpenChange
 from ...partitioner.errors import PeerError, RecordVersionError, UnmanagedTopicError
 from ...partitioner.records import codec
 from ...partitioner.records.control_records import TIMELINE, timeline_key
-from ...partitioner.timeline import OpenChange, Timeline
+from ...partitioner.timeline import Timeline
 from .control_reader import ControlMessage, ControlReader, readable
 from .control_topics import timeline_slot
 from .timeline_writer import TimelineWriter

@@ -17,7 +17,7 @@ from pathlib import Path
 from ...partitioner.errors import ConfigError
 from .. import clock
 from ..local.errors import MissingExtraError
-from ..topology.controller import Change
+from ..topology.results import Change
 from ..verify.recorder import now_ns
 from .crew import Crew, Worker
 from .latency import HandOver

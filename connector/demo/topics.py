@@ -17,7 +17,7 @@ from ..admin import TopicAdmin
 from ..config import connection_of
 from ..kafka_errors import translated
 from ..metadata import cluster_metadata, wait_for_partitions
-from ..topology.controller import Change
+from ..topology.results import Change
 
 _PATIENCE = 30.0
 

@@ -16,11 +16,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.epochs import Epoch
 from ...partitioner.errors import GroupNotEmptyError, KeyorderError, UsageError
 from ...partitioner.gates.gate import Gates, consistent_starts
 from ...partitioner.gates.starts import flushed_epoch, metadata_of
 from ...partitioner.records.control_records import Waiver, timeline_key
-from ...partitioner.timeline import Epoch, Timeline
+from ...partitioner.timeline import Timeline
 from ..config import connection_of
 from ..control.control_reader import readable
 from ..control.control_topics import timeline_slot

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...partitioner.epochs import OpenChange
 from ...partitioner.errors import BrokerUnreachableError, ControllerFencedError, KafkaOperationError
-from ...partitioner.timeline import OpenChange, Timeline
+from ...partitioner.timeline import Timeline
 from .. import clock
 from ..control.timeline_edit import edit
 from ..control.timeline_writer import UnknownResultError

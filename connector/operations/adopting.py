@@ -9,10 +9,11 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.epochs import Epoch
 from ...partitioner.errors import BrokerUnreachableError, ControllerFencedError, KafkaOperationError, LayoutError
 from ...partitioner.layout import Layout
 from ...partitioner.records.control_records import timeline_key
-from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Epoch, Timeline
+from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
 from .. import clock
 from ..config import milliseconds
 from ..control.control_reader import ControlReader

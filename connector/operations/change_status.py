@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from ...partitioner.epochs import ChangePhase, Drain, DrainState, OpenChange
 from ...partitioner.gates.starts import Commit
 from ...partitioner.layout import Layout
-from ...partitioner.timeline import ChangePhase, Drain, DrainState, OpenChange, Timeline
+from ...partitioner.timeline import Timeline
 from ..topology.draining import groups_behind, never_emptied, topic_delay_ms
 from .control_state import ControlState
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...partitioner.epochs import Drain, Epoch, OpenChange
 from ...partitioner.gates.starts import Commit
 from ...partitioner.layout import Layout
 from ...partitioner.modes import Mode
-from ...partitioner.timeline import Drain, Epoch, OpenChange, Timeline
+from ...partitioner.timeline import Timeline
 from ..group_gates import GroupGate, group_gates
 from .control_state import ControlState
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ...partitioner.changes.plan import ChangePlan, KeyMove
+from ...partitioner.epochs import Retirement
 from ...partitioner.gates.starts import Commit
 from ...partitioner.layout import Layout
-from ...partitioner.timeline import Retirement, Timeline
+from ...partitioner.timeline import Timeline
 from .notices import Notice
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
+from ...partitioner.epochs import OpenChange, Retirement
 from ...partitioner.modes import DELETE_ENABLE
-from ...partitioner.timeline import OpenChange, Retirement, Timeline
+from ...partitioner.timeline import Timeline
 from ..config import boolean
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ...partitioner.timeline import DrainState, Timeline
-from ..topology.controller import Change
+from ...partitioner.epochs import DrainState
+from ...partitioner.timeline import Timeline
 from ..topology.draining import DrainStep
+from ..topology.results import Change
 
 
 class PartitionStatus(IntEnum):

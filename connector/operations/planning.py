@@ -8,10 +8,11 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.changes.change import longest_hold
 from ...partitioner.changes.plan import plan_change
+from ...partitioner.changes.terms import longest_hold
+from ...partitioner.epochs import Retirement
 from ...partitioner.records.control_records import Lease, Ready
-from ...partitioner.timeline import Retirement, Timeline
+from ...partitioner.timeline import Timeline
 from ...partitioner.writers.members import WriterSet
 from .. import clock
 from ..control.control_reader import readable

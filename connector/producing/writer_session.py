@@ -13,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from ...partitioner.epochs import ChangePhase
 from ...partitioner.errors import (
     BrokerUnreachableError,
     IneligibleWriterError,
@@ -31,7 +32,7 @@ from ...partitioner.records.control_records import (
     ready_key,
     topic_of_key,
 )
-from ...partitioner.timeline import ChangePhase, Timeline
+from ...partitioner.timeline import Timeline
 from ...partitioner.writers.lease import LeaseKeeper, Standing
 from ...partitioner.writers.sending import TopicSending
 from .. import clock

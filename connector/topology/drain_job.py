@@ -10,7 +10,7 @@ from ...partitioner.errors import ConsentNeededError, ControllerFencedError, Key
 from ...partitioner.timeline import Timeline
 from ..admin import TopicAdmin
 from ..control.timeline_edit import ChangeOpenError
-from .controller import ScanOutdatedError
+from .controller_run import ScanOutdatedError
 from .draining import Drainer, DrainStep
 from .rehoming import RehomingTerms
 from .supervised import typed_errors

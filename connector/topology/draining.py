@@ -20,9 +20,10 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.epochs import Drain, DrainState
 from ...partitioner.errors import BrokerUnreachableError, ConsentNeededError, KeyorderError
 from ...partitioner.modes import DELETE_ENABLE, Mode
-from ...partitioner.timeline import Drain, DrainState, Timeline
+from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import boolean, connection_of, milliseconds
 from ..control.timeline_edit import ChangeOpenError, edit

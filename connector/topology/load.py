@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.changes.scaling import GroupLag, Load
+from ...partitioner.changes.scaling_policy import GroupLag, Load
 from ...partitioner.errors import BrokerUnreachableError
 from .. import clock
 from ..config import connection_of

@@ -16,11 +16,12 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from ...partitioner.changes.change import ChangeTerms
 from ...partitioner.changes.rehoming import REHOMED_HEADER, Fate, Survivors
+from ...partitioner.changes.terms import ChangeTerms
+from ...partitioner.epochs import Drain, Slice
 from ...partitioner.hashing import key_bytes
 from ...partitioner.routing import HINT_HEADER, parse_hint
-from ...partitioner.timeline import Drain, Slice, Timeline
+from ...partitioner.timeline import Timeline
 from ..control.timeline_writer import DataRecord
 from ..crash import crash_point
 from ..log_offsets import LogOffsets

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ...partitioner.changes.scaling import Policy
+from ...partitioner.changes.scaling_policy import Policy
 from ...partitioner.errors import ConfigError
 
 if sys.version_info >= (3, 11):

@@ -9,10 +9,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.changes.scaling import Load, Policy
+from ...partitioner.changes.scaling_policy import Load, Policy
+from ...partitioner.epochs import OpenChange
 from ...partitioner.errors import ControllerFencedError
 from ...partitioner.records.control_records import CONTROL_TOPIC
-from ...partitioner.timeline import OpenChange, Timeline
+from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
 from ..config import connection_of
@@ -20,8 +21,8 @@ from ..control.control_reader import ControlReader
 from ..control.control_topics import PARTITIONS, existing
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata
-from .controller import Change, Progress
 from .load import LoadMeter
+from .results import Change, Progress
 
 _NAMES_AGE = 5.0
 

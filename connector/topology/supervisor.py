@@ -14,10 +14,12 @@ from math import inf, isfinite
 from threading import Thread
 from typing import Protocol
 
-from ...partitioner.changes.scaling import Decision, History, Load, Policy, decide
+from ...partitioner.changes.scaling import Decision, History, decide
+from ...partitioner.changes.scaling_policy import Load, Policy
+from ...partitioner.epochs import ChangePhase, OpenChange
 from ...partitioner.errors import ControllerFencedError, KeyorderError
-from ...partitioner.timeline import ChangePhase, OpenChange, Timeline
-from .controller import Change
+from ...partitioner.timeline import Timeline
+from .results import Change
 from .scaling_policy import ScalingPolicies
 
 # A roll call holds no records, and may wait for a dead writer's lease to run out.

@@ -23,169 +23,37 @@ open change: the next one gives that attempt up and begins its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Callable
 from typing import Any
 
+from ..epochs import ChangePhase, Retirement, Slice
 from ..errors import CountError, KeyorderError, TruncationError, WriterLateError
 from ..modes import Mode
 from ..routing import Routing
-from ..timeline import ChangePhase, Retirement, Slice, Timeline, crossings
-from ..writers.members import Member, WriterSet
-
-
-class Phase(Enum):
-    """Where a change is."""
-
-    BEGIN = "BEGIN"
-    CLEARING = "CLEARING"
-    ROLL_CALL = "ROLL_CALL"
-    PREPARING = "PREPARING"
-    COLLECTING = "COLLECTING"
-    CUTTING = "CUTTING"
-    COMMITTING = "COMMITTING"
-    COPYING = "COPYING"
-    ABORTING = "ABORTING"
-    DONE = "DONE"
-    FAILED = "FAILED"
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeTerms:
-    """Bounds in seconds. attempt_deadline doubles with each attempt, up to max_deadline; timeout ends it all."""
-
-    attempt_deadline: float = 5.0
-    max_deadline: float = 20.0
-    timeout: float = 120.0
-
-
-# Events: what the adapter saw.
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The timeline was read to its end, after this controller had fenced all others. Writers were read once too."""
-
-    timeline: Timeline
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineVisible:
-    """The timeline that was last written is committed and was read back."""
-
-    timeline: Timeline
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsReady:
-    """All physical partitions exist and have leaders."""
-
-
-@dataclass(frozen=True, slots=True)
-class WritersLooked:
-    """`_keyorder_writers` was read to an end that was asked for at `began`."""
-
-    began: float
-
-
-@dataclass(frozen=True, slots=True)
-class WritersRead:
-    """Further records of `_keyorder_writers` were folded in, or just time passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CutsRead:
-    """{partition: high watermark} at the leaders, READ_UNCOMMITTED, asked for after the last READY."""
-
-    high_watermarks: Mapping[int, int]
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopyTooLate:
-    """The slice could not be read up to the cuts before the deadline; nothing was written."""
-
-
-Event = Started | TimelineVisible | PartitionsReady | WritersLooked | WritersRead | CutsRead | CopyTooLate
-
-
-# Actions: what the adapter has to do, in order.
-@dataclass(frozen=True, slots=True)
-class WriteTimeline:
-    """Write this in a transaction of its own, then report TimelineVisible when it was read back."""
-
-    timeline: Timeline
-
-
-@dataclass(frozen=True, slots=True)
-class EnsurePartitions:
-    """Make sure that `count` partitions exist and have leaders (idempotent); then report PartitionsReady."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class LookAtWriters:
-    """Ask for the writers' end now, read up to it, report WritersLooked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expel:
-    """Fence the writer's transactional id if it has one, then write EXPELLED under the join's own key."""
-
-    nonce: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReadCuts:
-    """Ask the leaders for the high watermarks of these partitions, report CutsRead."""
-
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CopySlice:
-    """Read the keys' later homes up to `marks`, then write copies, tombstones and `timeline` in one transaction.
-
-    Report TimelineVisible when the timeline was read back; CopyTooLate, with nothing written, if reading lasts beyond
-    `deadline` (the controller's clock).
-    """
-
-    piece: Slice
-    marks: Mapping[int, int]
-    timeline: Timeline
-    deadline: float
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The change is done; `changed` is False when there was nothing to do."""
-
-    timeline: Timeline
-    changed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The change is over without effect."""
-
-    error: KeyorderError
-
-
-Action = WriteTimeline | EnsurePartitions | LookAtWriters | Expel | ReadCuts | CopySlice | Finish | Fail
-
-
-def longest_hold(writers: Iterable[Member], terms: ChangeTerms | None = None, attempt: int = 1) -> float:
-    """How long an attempt may hold records before it is given up, in seconds."""
-    terms = terms or ChangeTerms()
-    doubled: float = terms.attempt_deadline * 2 ** (attempt - 1)
-    # Held records must not outlive the transactions that they belong to.
-    timeouts = [m.lease.transaction_timeout_ms / 1000 for m in writers]
-    shortest = min((timeout for timeout in timeouts if timeout > 0), default=float("inf"))
-    return min(doubled, terms.max_deadline, shortest / 2)
-
-
-class IllegalEventError(KeyorderError):
-    """An event that cannot happen in this phase; nothing was changed."""
+from ..timeline import Timeline, crossings
+from ..writers.members import WriterSet
+from .events import (
+    Action,
+    CopySlice,
+    CopyTooLate,
+    CutsRead,
+    EnsurePartitions,
+    Event,
+    Expel,
+    Fail,
+    Finish,
+    IllegalEventError,
+    LookAtWriters,
+    PartitionsReady,
+    Phase,
+    ReadCuts,
+    Started,
+    TimelineVisible,
+    WritersLooked,
+    WritersRead,
+    WriteTimeline,
+)
+from .terms import ChangeTerms, longest_hold
 
 
 class ChangeMachine:
@@ -441,8 +309,3 @@ _TRANSITIONS[Phase.ABORTING, PartitionsReady] = ChangeMachine._late_news
 def transitions() -> list[tuple[str, str]]:
     """The table as (phase, event) names, for the diagram and its test."""
     return [(phase.value, event.__name__) for phase, event in _TRANSITIONS]
-
-
-def rehearse(timeline: Timeline, count: int) -> Timeline:
-    """The timeline as it would be PREPAREd for `count`, for plans and dry runs; writes nothing."""
-    return replace(timeline, change=None).opened(count, ChangePhase.PLAN).prepared()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 
+from ..epochs import ChangePhase
 from ..layout import Layout
+from ..timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,8 @@ def plan_change(current: Layout, count: int) -> ChangePlan:
     pairs = zip(outer, current.moves_to(target), strict=True)
     # Added or retired, a partition brings or takes exactly the keys that it holds in the larger layout.
     return ChangePlan(current, target, tuple(KeyMove(q, p, larger.share(each)) for each, (q, p) in pairs))
+
+
+def rehearse(timeline: Timeline, count: int) -> Timeline:
+    """The timeline as it would be PREPAREd for `count`, for plans and dry runs; writes nothing."""
+    return replace(timeline, change=None).opened(count, ChangePhase.PLAN).prepared()

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
+from ..epochs import Slice
 from ..hashing import key_hash
 from ..routing import Routing
-from ..timeline import Slice, Timeline
+from ..timeline import Timeline
 
 #: The header of a copy: `<partition>:<offset>` of the record that it is a copy of.
 REHOMED_HEADER = "keyorder-rehomed"

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from ..epochs import ChangePhase, Drain, Epoch, OpenChange, Retirement, Slice
 from ..errors import CorruptRecordError, KeyorderError
 from ..modes import Mode
-from ..timeline import ChangePhase, Drain, Epoch, OpenChange, Retirement, Slice, Timeline
+from ..timeline import Timeline
 from . import codec
 
 T = TypeVar("T")

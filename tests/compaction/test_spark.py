@@ -15,9 +15,10 @@ from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.versions import COPY_HEADER, Version, copied_place, place_epoch
 from keyorder.compaction.view import CompactedView
+from keyorder.partitioner.epochs import Epoch
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.routing import HINT_HEADER, Routing
-from keyorder.partitioner.timeline import Epoch, Timeline
+from keyorder.partitioner.timeline import Timeline
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import (
     ArrayType,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from keyorder.connector.cli.controller import controller
-from keyorder.partitioner.changes.scaling import Policy
+from keyorder.partitioner.changes.scaling_policy import Policy
 
 TEXT = (Path(__file__).parents[2] / "docs" / "autoscaling.md").read_text()
 FIELDS = {each.name: each.default for each in fields(Policy)}

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.topology.load import LoadMeter, Sample, load_between
-from keyorder.partitioner.changes.scaling import GroupLag
+from keyorder.partitioner.changes.scaling_policy import GroupLag
 from support.cluster import KafkaUnderTest
 
 

@@ -13,10 +13,11 @@ from keyorder.connector.operations.forecast import Sample, group_forecasts, hold
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import PartitionStatus, outcomes
 from keyorder.partitioner.changes.plan import plan_change
+from keyorder.partitioner.epochs import ChangePhase, Drain, DrainState, Retirement
 from keyorder.partitioner.gates.starts import Commit
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.records.control_records import Lease, LeaseState
-from keyorder.partitioner.timeline import ChangePhase, Drain, DrainState, Retirement, Timeline
+from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.members import Member
 from support.dumb import timeline_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from keyorder.connector.topology.scaling_policy import load_policies, parse_policies
-from keyorder.partitioner.changes.scaling import Policy
+from keyorder.partitioner.changes.scaling_policy import Policy
 from keyorder.partitioner.errors import ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "autoscale.toml"

@@ -7,10 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 import pytest
-from keyorder.connector.topology.controller import Change
+from keyorder.connector.topology.results import Change
 from keyorder.connector.topology.scaling_policy import ScalingPolicies
 from keyorder.connector.topology.supervisor import Event, Supervisor
-from keyorder.partitioner.changes.scaling import Load, Policy
+from keyorder.partitioner.changes.scaling_policy import Load, Policy
+from keyorder.partitioner.epochs import ChangePhase, Epoch, OpenChange
 from keyorder.partitioner.errors import (
     BrokerUnreachableError,
     ControllerFencedError,
@@ -18,7 +19,7 @@ from keyorder.partitioner.errors import (
     RecordVersionError,
     WriterLateError,
 )
-from keyorder.partitioner.timeline import ChangePhase, Epoch, OpenChange, Timeline, crossings
+from keyorder.partitioner.timeline import Timeline, crossings
 
 STEADY = Timeline("t", "id", "cluster", 2, (Epoch(0, 2),))
 PLANNED = STEADY.opened(4, ChangePhase.PLAN)

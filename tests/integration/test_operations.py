@@ -19,10 +19,10 @@ from keyorder.connector.group_gates import GateNeed
 from keyorder.connector.operations.change_status import Answer
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import PartitionStatus
-from keyorder.connector.topology.controller import Change
+from keyorder.connector.topology.results import Change
+from keyorder.partitioner.epochs import ChangePhase, DrainState
 from keyorder.partitioner.errors import ControllerFencedError
 from keyorder.partitioner.modes import Mode
-from keyorder.partitioner.timeline import ChangePhase, DrainState
 from support.cluster import KafkaUnderTest
 from support.silent_writer import SilentWriter
 

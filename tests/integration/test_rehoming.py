@@ -21,9 +21,9 @@ from keyorder.connector.crash import REHOMING_STEPS
 from keyorder.connector.topology.drain_job import DrainJob
 from keyorder.connector.topology.rehoming import RehomingTerms
 from keyorder.partitioner.changes.rehoming import REHOMED_HEADER, origin_of_copy
+from keyorder.partitioner.epochs import Retirement
 from keyorder.partitioner.errors import ControllerFencedError
 from keyorder.partitioner.modes import Mode
-from keyorder.partitioner.timeline import Retirement
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 

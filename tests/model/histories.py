@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
+from keyorder.partitioner.epochs import Epoch
 from keyorder.partitioner.gates.gate import Gates
 from keyorder.partitioner.routing import Routing
-from keyorder.partitioner.timeline import Epoch, Timeline, crossings
+from keyorder.partitioner.timeline import Timeline, crossings
 from support.dumb import key_of_hash
 
 SLOTS = {"a": 3, "b": 0, "e": 2}

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.routing import Move, Routing, parse_hint
-from keyorder.partitioner.timeline import ChangePhase
 from support.dumb import World, dumb_home, key_of_hash, timeline_of
 
 SHAPES = st.tuples(st.integers(1, 3), st.lists(st.integers(0, 8), max_size=6), st.integers(0, 8))

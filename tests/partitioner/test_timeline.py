@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyorder.partitioner.epochs import ChangePhase, Epoch, Slice
 from keyorder.partitioner.errors import IdentityMismatchError, LayoutError, TimelineRegressionError
 from keyorder.partitioner.layout import Layout
 from keyorder.partitioner.modes import Mode
-from keyorder.partitioner.timeline import ChangePhase, Epoch, Slice, Timeline, crossings
+from keyorder.partitioner.timeline import Timeline, crossings
 from support.dumb import dumb_moves, timeline_of
 
 ADOPTED = Timeline("t", "topic-id", "cluster-id", 2, (Epoch(0, 2),))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from keyorder.partitioner.changes.change import (
+from keyorder.partitioner.changes.change import ChangeMachine
+from keyorder.partitioner.changes.events import (
     Action,
-    ChangeMachine,
-    ChangeTerms,
     Event,
     PartitionsReady,
     Phase,
@@ -18,8 +17,10 @@ from keyorder.partitioner.changes.change import (
     WritersRead,
     WriteTimeline,
 )
+from keyorder.partitioner.changes.terms import ChangeTerms
+from keyorder.partitioner.epochs import ChangePhase, Slice
 from keyorder.partitioner.records.control_records import Lease, LeaseState, Ready
-from keyorder.partitioner.timeline import ChangePhase, Slice, Timeline
+from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.members import WriterSet
 
 from .dumb import timeline_of

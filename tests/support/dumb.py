@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from random import Random
 
-from keyorder.partitioner.timeline import Epoch, Timeline
+from keyorder.partitioner.epochs import Epoch
+from keyorder.partitioner.timeline import Timeline
 
 
 def murmur2(data: bytes) -> int:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import click
 
+from ....partitioner.epochs import Retirement
 from ....partitioner.errors import CountError
-from ....partitioner.timeline import Retirement
 from ...admin import TopicAdmin
 from ...operations.forecast import ForcedDrain
 from ...operations.notices import Code, of_change

@@ -16,7 +16,8 @@ from keyorder.connector.arrow.tap import taken_of
 from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.connector.parcels import Backlog, MessageParcel
 from keyorder.connector.parcels import items_of as items_of_messages
-from keyorder.partitioner.timeline import ChangePhase, Timeline, crossings
+from keyorder.partitioner.epochs import ChangePhase
+from keyorder.partitioner.timeline import Timeline, crossings
 
 HINTS = [b"0", b"1", b"2", b"3", b"7", b"", None, b"x1", "²".encode(), b"99999999999"]
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from keyorder.partitioner.changes.change import (
+from keyorder.partitioner.changes.events import (
     Action,
-    ChangeTerms,
     CutsRead,
     EnsurePartitions,
     Expel,
@@ -20,9 +19,10 @@ from keyorder.partitioner.changes.change import (
     ReadCuts,
     WriteTimeline,
 )
+from keyorder.partitioner.changes.terms import ChangeTerms
+from keyorder.partitioner.epochs import ChangePhase, Epoch
 from keyorder.partitioner.errors import CountError, TruncationError, WriterLateError
 from keyorder.partitioner.records.control_records import LeaseState
-from keyorder.partitioner.timeline import ChangePhase, Epoch
 from support.change_rig import START, Rig
 from support.dumb import timeline_of
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keyorder.partitioner.changes.change import (
-    ChangeTerms,
+from keyorder.partitioner.changes.events import (
     CopySlice,
     CopyTooLate,
     CutsRead,
@@ -16,9 +15,11 @@ from keyorder.partitioner.changes.change import (
     ReadCuts,
     WriteTimeline,
 )
+from keyorder.partitioner.changes.terms import ChangeTerms
+from keyorder.partitioner.epochs import ChangePhase, Slice
 from keyorder.partitioner.errors import TruncationError, WriterLateError
 from keyorder.partitioner.modes import Mode
-from keyorder.partitioner.timeline import ChangePhase, Slice, Timeline
+from keyorder.partitioner.timeline import Timeline
 from support.change_rig import RETIRED, TERMS, Rig
 
 PIECE = Slice(2, 0, 2**30)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.partitioner.changes import change as machine
-from keyorder.partitioner.changes.change import (
+from keyorder.partitioner.changes.events import (
     Action,
-    ChangeTerms,
     CopyTooLate,
     CutsRead,
     EnsurePartitions,
@@ -27,8 +26,10 @@ from keyorder.partitioner.changes.change import (
     WritersRead,
     WriteTimeline,
 )
+from keyorder.partitioner.changes.plan import rehearse
+from keyorder.partitioner.changes.terms import ChangeTerms
+from keyorder.partitioner.epochs import ChangePhase, Slice
 from keyorder.partitioner.records.control_records import LeaseState
-from keyorder.partitioner.timeline import ChangePhase, Slice
 from support.change_rig import RETIRED, START, Rig
 
 EVENTS: tuple[Event, ...] = (
@@ -103,7 +104,7 @@ def test_nothing_follows_an_end() -> None:
 
 def test_a_rehearsal_writes_nothing() -> None:
     """The timeline as it would be PREPAREd, under the next number, with whatever is open left out."""
-    rehearsed = machine.rehearse(START.opened(5, ChangePhase.PREPARE), 4)
+    rehearsed = rehearse(START.opened(5, ChangePhase.PREPARE), 4)
     assert rehearsed.change is not None
     assert (rehearsed.change.epoch, rehearsed.change.count, rehearsed.change.phase) == (2, 4, ChangePhase.PREPARE)
     assert rehearsed.epochs == START.epochs

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.partitioner.changes.rehoming import Fate, Survivors, origin_of_copy
+from keyorder.partitioner.epochs import ChangePhase, Slice
 from keyorder.partitioner.hashing import key_hash
-from keyorder.partitioner.timeline import ChangePhase, Slice, Timeline
+from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.sending import TopicSending
 from support.dumb import World, dumb_home, key_of_hash
 

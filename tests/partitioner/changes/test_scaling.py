@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keyorder.partitioner.changes.scaling import STEPS, Decision, GroupLag, History, Load, Policy, decide, predicted
+from keyorder.partitioner.changes.scaling import Decision, History, decide, predicted
+from keyorder.partitioner.changes.scaling_policy import STEPS, GroupLag, Load, Policy
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.layout import Layout
 

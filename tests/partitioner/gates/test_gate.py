@@ -8,8 +8,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyorder.partitioner.epochs import Epoch
 from keyorder.partitioner.gates.gate import Gate, Gates, consistent_starts
-from keyorder.partitioner.timeline import Epoch, Timeline
+from keyorder.partitioner.timeline import Timeline
 from support.dumb import DumbGates, World, timeline_of
 
 

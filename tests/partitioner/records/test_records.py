@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyorder.partitioner.epochs import ChangePhase, Drain, DrainState, Retirement, Slice
 from keyorder.partitioner.errors import CorruptRecordError, RecordVersionError
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.records import codec, control_records
 from keyorder.partitioner.records.control_records import Lease, LeaseState, Ready, Waiver
-from keyorder.partitioner.timeline import ChangePhase, Drain, DrainState, Retirement, Slice, Timeline
+from keyorder.partitioner.timeline import Timeline
 from support.dumb import timeline_of
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

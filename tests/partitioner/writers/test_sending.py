@@ -5,9 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.errors import IdentityMismatchError, TimelineRegressionError
 from keyorder.partitioner.routing import Route
-from keyorder.partitioner.timeline import ChangePhase, Timeline
+from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.sending import Held, TopicSending
 from support.dumb import dumb_home, dumb_moves, key_of_hash, timeline_of
 

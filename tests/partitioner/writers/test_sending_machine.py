@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.routing import Route
-from keyorder.partitioner.timeline import ChangePhase, Timeline
+from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.sending import Cohort, Held, TopicSending
 from support.dumb import dumb_home, dumb_moves, key_of_hash, timeline_of
 

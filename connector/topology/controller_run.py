@@ -1,0 +1,286 @@
+"""One life of a controller: from fencing the others to the end of its change, or to a result that is not known."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not re-exported
+
+from ...partitioner.changes import events
+from ...partitioner.changes.change import ChangeMachine
+from ...partitioner.changes.terms import ChangeTerms
+from ...partitioner.epochs import Retirement, Slice
+from ...partitioner.errors import (
+    BrokerUnreachableError,
+    ControllerFencedError,
+    KafkaOperationError,
+    PeerError,
+    RecordVersionError,
+    UnmanagedTopicError,
+)
+from ...partitioner.records import codec
+from ...partitioner.records.control_records import (
+    TIMELINE,
+    WRITERS_TOPIC,
+    Lease,
+    LeaseState,
+    Ready,
+    encode_lease,
+    lease_key,
+    timeline_key,
+)
+from ...partitioner.timeline import Timeline
+from ...partitioner.writers.members import WriterSet
+from .. import clock
+from ..config import connection_of
+from ..control.control_reader import ControlMessage, ControlReader, Look
+from ..control.control_topics import all_writer_slots, timeline_slot, writer_slot
+from ..control.timeline_writer import DataRecord, TimelineWriter, UnknownResultError
+from ..crash import crash_point
+from ..kafka_errors import translate, translated
+from ..log_offsets import LogOffsets
+from ..metadata import wait_for_partitions
+from .results import Change, StepLog
+
+
+class Copier(Protocol):
+    """Who knows what to copy. timeline: that by which it was worked out."""
+
+    timeline: Timeline
+
+    def records(self, deadline: float) -> list[DataRecord] | None:
+        """The copies and tombstones of the slice at hand, from a look that begins now; None if that lasts too long."""
+
+
+class ScanOutdatedError(PeerError):
+    """The topic's layout has changed since the values to be re-homed were looked for. Nothing was written."""
+
+    retriable = True
+
+    def __str__(self) -> str:
+        return "the layout changed while values were being re-homed: run the same command again"
+
+
+class ControllerRun:
+    """One life of a controller: from fencing the others to the end, or to an unknown result."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        admin: AdminClient,
+        log: StepLog,
+        count: int,
+        terms: ChangeTerms,
+        retirement: Retirement | None,
+        copier: Copier | None = None,
+    ) -> None:
+        self._topic, self._admin, self._log = topic, admin, log
+        self._count, self._terms, self._retirement = count, terms, retirement
+        self._copier = copier
+        self._config, self._bootstrap = config, str(config.get("bootstrap.servers"))
+        self._writer = TimelineWriter(self._config, topic)
+        self._reader = ControlReader(self._config, fetch_wait_ms=50)
+        self._offsets = LogOffsets(self._config)
+        self._writers = WriterSet()
+        self._machine = ChangeMachine(count, self._writers, terms, log.began, None, retirement)
+        self._started = False
+        self._actions: deque[events.Action] = deque()
+        self._timeline: Timeline | None = None
+        self._awaited: Timeline | None = None
+        self._look: Look | None = None
+        self._plain: Producer | None = None
+        self._result: Change | None = None
+        self._before = 0
+
+    def drive(self, piece: Slice | None = None) -> Change:
+        """Run a machine to its end. With slices it may be called again and again: the pen stays in this hand."""
+        if piece is not None:
+            self._machine = ChangeMachine(
+                self._count, self._writers, self._terms, self._log.began, None, self._retirement, piece
+            )
+            self._result = None
+        if not self._started:
+            self._start()
+        if self._timeline is None:
+            raise UnmanagedTopicError(self._topic)
+        if self._copier is not None and self._copier.timeline.epochs != self._timeline.epochs:
+            raise ScanOutdatedError
+        self._before = self._timeline.newest.count
+        self._log.note("started")
+        crash_point("controller-started")
+        self._step(events.Started(self._timeline))
+        while self._result is None:
+            if self._actions:
+                self._carry_out(self._actions.popleft())
+            self._listen(0.0 if self._actions else 0.02)
+        return self._result
+
+    def _start(self) -> None:
+        self._writer.start()
+        # Only now: what is read before the others are fenced may still be overtaken by one of them.
+        self._reader.add([timeline_slot(self._topic), *all_writer_slots()])
+        for message in self._reader.read_to_end():
+            self._take(message)
+        self._started = True
+
+    def close(self) -> None:
+        self._writer.close()
+        self._reader.close()
+        self._offsets.close()
+
+    def _step(self, event: events.Event) -> None:
+        phase = self._machine.phase
+        self._actions.extend(self._machine.step(event, clock.now()))
+        if self._machine.phase is not phase:
+            self._log.note(self._machine.phase.value.lower().replace("_", " "))
+        if phase is events.Phase.COLLECTING and self._machine.phase is events.Phase.CUTTING:
+            crash_point("all-ready")
+
+    def _listen(self, timeout: float) -> None:
+        for message in self._reader.poll(timeout):
+            self._take(message)
+        if self._awaited is not None and self._timeline == self._awaited:
+            self._visible(self._awaited)
+        if self._look is not None and self._reader.reached(self._look):
+            look, self._look = self._look, None
+            self._step(events.WritersLooked(look.began))
+        if self._machine.phase not in (events.Phase.DONE, events.Phase.FAILED, events.Phase.BEGIN):
+            self._step(events.WritersRead())
+
+    def _visible(self, timeline: Timeline) -> None:
+        self._awaited = None
+        if self._machine.phase is events.Phase.COPYING:
+            crash_point("rehome-written")
+        if timeline.newest.number == timeline.last_number and timeline.change is None:
+            crash_point("commit-written")
+        elif timeline.change is not None:
+            crash_point(f"{timeline.change.phase.value.lower()}-written")
+        self._step(events.TimelineVisible(timeline))
+
+    def _take(self, message: ControlMessage) -> None:
+        if message.slot[0] != WRITERS_TOPIC and message.key != timeline_key(self._topic):
+            return
+        record = message.record
+        if isinstance(record, Lease | Ready):
+            self._writers.apply(record, message.offset, clock.now())
+        elif isinstance(record, Timeline):
+            minor = codec.decode(TIMELINE, message.value or b"").minor
+            if minor > TIMELINE.minor:
+                # Rewriting it would drop the fields that this version cannot see.
+                raise RecordVersionError("timeline", (codec.MAJOR, minor), codec.MAJOR)
+            if self._awaited is None and self._machine.timeline is not None and record != self._timeline:
+                raise ControllerFencedError(self._topic)
+            self._timeline = record
+
+    def _carry_out(self, action: events.Action) -> None:
+        if isinstance(action, events.WriteTimeline):
+            self._awaited = action.timeline
+            self._writer.write(action.timeline, self._name_of(action.timeline))
+        elif isinstance(action, events.EnsurePartitions):
+            self._ensure_partitions(action.count)
+            crash_point("partitions-created")
+            self._step(events.PartitionsReady())
+        elif isinstance(action, events.LookAtWriters):
+            self._look = self._reader.look(all_writer_slots())
+        elif isinstance(action, events.Expel):
+            self._expel(action.nonce)
+        elif isinstance(action, events.ReadCuts):
+            self._read_cuts(action)
+        elif isinstance(action, events.CopySlice):
+            self._copy(action)
+        elif isinstance(action, events.Finish):
+            self._finish(action)
+        else:
+            raise action.error
+
+    def _copy(self, action: events.CopySlice) -> None:
+        assert self._copier is not None
+        records = self._copier.records(action.deadline)
+        if records is None:
+            self._step(events.CopyTooLate())
+            return
+        crash_point("rehome-read")
+        self._awaited = action.timeline
+        self._writer.write(action.timeline, "rehome", records)
+
+    def _name_of(self, timeline: Timeline) -> str:
+        if timeline.change is not None:
+            return timeline.change.phase.value.lower()
+        return "commit" if timeline.newest.number == timeline.last_number else "abort"
+
+    def _finish(self, action: events.Finish) -> None:
+        newest = action.timeline.newest
+        self._result = Change(
+            topic=self._topic,
+            before=self._before,
+            after=newest.count,
+            epoch=newest.number,
+            changed=action.changed,
+            attempts=self._machine.attempt,
+            steps=tuple(self._log.steps),
+            ends=newest.ends if action.changed else {},
+            begins=newest.begins if action.changed else {},
+        )
+
+    def _ensure_partitions(self, count: int) -> None:
+        topic, admin = self._topic, self._admin
+        with translated("describe", f"topic {topic}", self._bootstrap):
+            found = admin.list_topics(topic, timeout=10).topics[topic]
+        if found.error is not None:
+            raise translate(found.error, "describe", f"topic {topic}", self._bootstrap)
+        if len(found.partitions) < count:
+            future = admin.create_partitions([NewPartitions(topic, count)], operation_timeout=10)[topic]
+            try:
+                future.result(15)
+            except KafkaException as raised:
+                # Somebody was faster: the count is what matters, and it is looked at below.
+                if raised.args[0].code() != KafkaError.INVALID_PARTITIONS:
+                    raise translate(raised.args[0], "alter", f"topic {topic}", self._bootstrap) from raised
+        wait_for_partitions(admin, topic, count, self._bootstrap)
+
+    def _expel(self, nonce: str) -> None:
+        member = self._writers.get(nonce)
+        if member is None:
+            return
+        lease = member.lease
+        if lease.transactional_id:
+            fence = Producer({**connection_of(self._config), "transactional.id": lease.transactional_id})
+            with translated("fence", f"transactional id {lease.transactional_id}", self._bootstrap):
+                fence.init_transactions(15)
+            fence.close()
+        gone = Lease(
+            lease.writer,
+            nonce,
+            LeaseState.EXPELLED,
+            member.incarnation,
+            lease.lease_ms,
+            lease.sequence + 1,
+            lease.topics,
+            lease.transactional_id,
+            lease.transaction_timeout_ms,
+        )
+        if self._plain is None:
+            self._plain = Producer({**connection_of(self._config), "enable.idempotence": True, "linger.ms": 0})
+        topic, partition = writer_slot(lease.writer)
+        self._plain.produce(topic, encode_lease(gone), lease_key(lease.writer, nonce), partition)
+        if self._plain.flush(10):
+            raise UnknownResultError(f"EXPEL of writer {lease.writer!r} was not acknowledged ({WRITERS_TOPIC})")
+        self._log.note(f"expelled {lease.writer}")
+
+    def _read_cuts(self, action: events.ReadCuts) -> None:
+        """The leaders' high watermarks, not the last stable offsets: an open transaction's records lie below a cut too."""
+        topic = self._topic
+        try:
+            marks = self._offsets.high_watermarks([(topic, p) for p in action.partitions], timeout=3.0)
+        except (KafkaOperationError, BrokerUnreachableError):
+            # A leader is away: ask again until the attempt's deadline ends it.
+            self._actions.append(action) if self._machine.phase is events.Phase.CUTTING else None
+            self._listen(0.05)
+            return
+        crash_point("cuts-read")
+        if self._machine.phase is events.Phase.CUTTING:
+            self._step(events.CutsRead({p: mark for (_, p), mark in marks.items()}, clock.wall_ms()))

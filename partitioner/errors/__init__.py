@@ -1,0 +1,75 @@
+"""One error tree. The class says whose fault it is; `retriable` says whether the same call may succeed later.
+
+`UsageError`: the call or a setting is wrong, and the text says which and how to mend it.
+`PeerError`: the call was right, Kafka or another process was not.
+`OrderError`: order or durability cannot be proven, so keyorder stopped before it guessed.
+"""
+
+from __future__ import annotations
+
+from .order import (
+    ConsentNeededError,
+    CorruptRecordError,
+    GroupNotEmptyError,
+    GroupResetError,
+    IdentityMismatchError,
+    NotConfirmedError,
+    RecordVersionError,
+    StrayError,
+    TimelineRegressionError,
+    TruncationError,
+)
+from .peer import (
+    BrokerUnreachableError,
+    ControllerFencedError,
+    IneligibleWriterError,
+    KafkaOperationError,
+    KeyBlockedError,
+    NotAuthorizedError,
+    StaleViewError,
+    WriterLateError,
+)
+from .roots import KeyorderError, OrderError, PeerError, UsageError
+from .usage import (
+    AssignmentError,
+    ConfigError,
+    CountError,
+    KeyTypeError,
+    LayoutError,
+    PartitionRefusedError,
+    TopicNotFoundError,
+    UnmanagedTopicError,
+)
+
+__all__ = [
+    "AssignmentError",
+    "BrokerUnreachableError",
+    "ConfigError",
+    "ConsentNeededError",
+    "ControllerFencedError",
+    "CorruptRecordError",
+    "CountError",
+    "GroupNotEmptyError",
+    "GroupResetError",
+    "IdentityMismatchError",
+    "IneligibleWriterError",
+    "KafkaOperationError",
+    "KeyBlockedError",
+    "KeyTypeError",
+    "KeyorderError",
+    "LayoutError",
+    "NotAuthorizedError",
+    "NotConfirmedError",
+    "OrderError",
+    "PartitionRefusedError",
+    "PeerError",
+    "RecordVersionError",
+    "StaleViewError",
+    "StrayError",
+    "TimelineRegressionError",
+    "TopicNotFoundError",
+    "TruncationError",
+    "UnmanagedTopicError",
+    "UsageError",
+    "WriterLateError",
+]

@@ -1,0 +1,147 @@
+"""Order or durability cannot be proven, so keyorder stopped before it guessed."""
+
+from __future__ import annotations
+
+from .roots import OrderError
+
+
+class TimelineRegressionError(OrderError):
+    """A timeline went backwards or was rewritten: the control topic was lost, truncated or tampered with."""
+
+
+class IdentityMismatchError(OrderError):
+    """The timeline belongs to another topic or cluster (deleted and created again, or a copied control topic)."""
+
+    def __init__(self, topic: str, what: str, expected: str, found: str) -> None:
+        super().__init__(topic, what, expected, found)
+        self.topic, self.what, self.expected, self.found = topic, what, expected, found
+
+    def __str__(self) -> str:
+        return (
+            f"the timeline of {self.topic!r} was made for {what_is(self.what)} {self.expected}, but this is {self.found}: "
+            f"if it was deleted and created again, run `keyorder topics adopt --topic {self.topic} --again`"
+        )
+
+
+class TruncationError(OrderError):
+    """A partition is shorter than what was acknowledged: an unclean election lost records."""
+
+    def __init__(self, topic: str, partition: int, high_watermark: int, acknowledged: int) -> None:
+        super().__init__(topic, partition, high_watermark, acknowledged)
+        self.topic, self.partition = topic, partition
+        self.high_watermark, self.acknowledged = high_watermark, acknowledged
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}[{self.partition}] ends at {self.high_watermark}, but offsets below {self.acknowledged} were "
+            "acknowledged: records were lost (unclean leader election?); the change was not made"
+        )
+
+
+class StrayError(OrderError):
+    """A record lies where its key did not live, and `keyorder.strays=fail`."""
+
+    def __init__(self, topic: str, partition: int, offset: int, home: int) -> None:
+        super().__init__(topic, partition, offset, home)
+        self.topic, self.partition, self.offset, self.home = topic, partition, offset, home
+
+    def __str__(self) -> str:
+        return (
+            f"stray: {self.topic}[{self.partition}]@{self.offset} was written against the layout, its key lives in partition "
+            f"{self.home}: find the writer that is not an OrderedProducer; seek past the record, or set keyorder.strays to "
+            "deliver or dead-letter"
+        )
+
+
+class GroupResetError(OrderError):
+    """The group's offsets contradict each other: some were deleted, expired or set by hand."""
+
+    def __init__(self, group: str, topic: str, detail: str) -> None:
+        super().__init__(group, topic, detail)
+        self.group, self.topic, self.detail = group, topic, detail
+
+    def __str__(self) -> str:
+        return (
+            f"group reset: the offsets of group {self.group!r} on {self.topic!r} are not a consistent cut ({self.detail}); "
+            f"stop the group and run `keyorder groups reset --group {self.group} --topic {self.topic}`"
+        )
+
+
+class GroupNotEmptyError(OrderError):
+    """Offsets of a group with members cannot be set: they would go on from where they are, and commit over it."""
+
+    retriable = True
+
+    def __init__(self, group: str, members: int | None) -> None:
+        super().__init__(group, members)
+        self.group, self.members = group, members
+
+    def __str__(self) -> str:
+        count = "members again" if self.members is None else f"{self.members} member(s)"
+        return (
+            f"group {self.group!r} has {count}: stop all of them, wait until the group is empty, then set its offsets"
+        )
+
+
+class NotConfirmedError(OrderError):
+    """A command that loses records was not confirmed; nothing was done."""
+
+    def __init__(self, topic: str, losing: str) -> None:
+        super().__init__(topic, losing)
+        self.topic, self.losing = topic, losing
+
+    def __str__(self) -> str:
+        return (
+            f"not confirmed, nothing was done: {self.losing}; type the topic's name when asked on a terminal, or give "
+            f"--confirm {self.topic}"
+        )
+
+
+class ConsentNeededError(OrderError):
+    """Re-homing on a topic whose cleaner also deletes by age or size needs an operator's word."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return (
+            f"the cleanup.policy of {self.topic!r} has delete in it: copies keep their age and expire by it, and what had "
+            "expired at home may have been newer; consent with --allow-delete-policy, or leave compact alone in it"
+        )
+
+
+class RecordVersionError(OrderError):
+    """A control record was written by a newer, incompatible keyorder. where: topic[partition]@offset, where known."""
+
+    def __init__(self, kind: str, found: tuple[int, int], supported: int, where: str = "") -> None:
+        super().__init__(kind, found, supported, where)
+        self.kind, self.found, self.supported, self.where = kind, found, supported, where
+
+    def __str__(self) -> str:
+        place = f" at {self.where}" if self.where else ""
+        return (
+            f"a {self.kind} record of version {self.found[0]}.{self.found[1]} was found{place}, this keyorder reads "
+            f"{self.supported}.x: upgrade keyorder here before going on"
+        )
+
+
+class CorruptRecordError(OrderError):
+    """A control record could not be decoded. where: topic[partition]@offset, where known."""
+
+    def __init__(self, detail: str, where: str = "") -> None:
+        super().__init__(detail, where)
+        self.detail, self.where = detail, where
+
+    def __str__(self) -> str:
+        if not self.where:
+            return self.detail
+        return (
+            f"{self.where}: {self.detail}; nothing goes on that depends on it. Write the last good value of that key again "
+            "(a null value removes a lease or a READY of a writer that has ended), and start again"
+        )
+
+
+def what_is(what: str) -> str:
+    """`topic id` and `cluster id` as they read in a sentence."""
+    return {"topic_id": "topic id", "cluster_id": "cluster id"}.get(what, what)

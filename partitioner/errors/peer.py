@@ -1,0 +1,116 @@
+"""The call was right, Kafka or another process was not."""
+
+from __future__ import annotations
+
+from .roots import PeerError
+
+
+class BrokerUnreachableError(PeerError):
+    """No broker answered in time."""
+
+    retriable = True
+
+    def __init__(self, bootstrap_servers: str, detail: str) -> None:
+        super().__init__(bootstrap_servers, detail)
+        self.bootstrap_servers, self.detail = bootstrap_servers, detail
+
+    def __str__(self) -> str:
+        return (
+            f"no Kafka broker answered at bootstrap.servers={self.bootstrap_servers!r} ({self.detail}): "
+            "check the address, that the broker runs, and its security settings"
+        )
+
+
+class NotAuthorizedError(PeerError):
+    """The broker refused an operation: the text names the right that is missing."""
+
+    def __init__(self, operation: str, resource: str, detail: str) -> None:
+        super().__init__(operation, resource, detail)
+        self.operation, self.resource, self.detail = operation, resource, detail
+
+    def __str__(self) -> str:
+        return f"this user may not {self.operation} {self.resource} ({self.detail}): grant it, or use another user"
+
+
+class KafkaOperationError(PeerError):
+    """Kafka answered an operation with an error that is none of the typed ones."""
+
+    def __init__(self, operation: str, detail: str, retriable: bool = False) -> None:
+        super().__init__(operation, detail)
+        self.operation, self.detail = operation, detail
+        self.retriable = retriable
+
+    def __str__(self) -> str:
+        return f"{self.operation}: {self.detail}"
+
+
+class WriterLateError(PeerError):
+    """A change was given up because writers did not answer in time. The layout is as it was; try again."""
+
+    retriable = True
+
+    def __init__(self, topic: str, writers: tuple[str, ...], seconds: float) -> None:
+        super().__init__(topic, writers, seconds)
+        self.topic, self.writers, self.seconds = topic, writers, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"the change of {self.topic!r} was given up after {self.seconds:.0f} s, the layout is unchanged: "
+            f"no READY from {', '.join(self.writers)}; look at these processes, or raise --timeout"
+        )
+
+
+class ControllerFencedError(PeerError):
+    """Another controller has taken this topic over."""
+
+    retriable = True
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"another controller took over topic {self.topic!r}: look at its timeline before you try again"
+
+
+class IneligibleWriterError(PeerError):
+    """A newer process joined under the same writer id (KIP-903: a stale incarnation is not eligible)."""
+
+    def __init__(self, writer_id: str, reason: str) -> None:
+        super().__init__(writer_id, reason)
+        self.writer_id, self.reason = writer_id, reason
+
+    def __str__(self) -> str:
+        return f"INELIGIBLE_WRITER {self.writer_id!r}: {self.reason}; give each process its own keyorder.writer.id"
+
+
+class KeyBlockedError(PeerError):
+    """An earlier record of this key failed: later ones would overtake it. Send the failed one again first."""
+
+    retriable = True
+
+    def __init__(self, topic: str, detail: str) -> None:
+        super().__init__(topic, detail)
+        self.topic, self.detail = topic, detail
+
+    def __str__(self) -> str:
+        return (
+            f"an earlier record of this key was not delivered to {self.topic!r} ({self.detail}): this one was not sent, "
+            "so that it cannot overtake; send the earlier one again, then this one"
+        )
+
+
+class StaleViewError(PeerError):
+    """The control topic could not be read for so long that nothing may be delivered or sent."""
+
+    retriable = True
+
+    def __init__(self, topic: str, seconds: float) -> None:
+        super().__init__(topic, seconds)
+        self.topic, self.seconds = topic, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"the control topic could not be read to its end for {self.seconds:.0f} s, so the layout of {self.topic!r} may have "
+            "changed unseen: records wait until it can be (check the leader of the _keyorder partitions)"
+        )

@@ -1,0 +1,107 @@
+"""The call or a setting is wrong: the text says which, and how to mend it."""
+
+from __future__ import annotations
+
+from .roots import UsageError
+
+
+class ConfigError(UsageError, ValueError):
+    """A setting is missing, unknown, refused or contradicts another one."""
+
+    def __init__(self, setting: str, problem: str, fix: str) -> None:
+        super().__init__(setting, problem, fix)
+        self.setting, self.problem, self.fix = setting, problem, fix
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.problem}; {self.fix}"
+
+
+class KeyTypeError(UsageError, TypeError):
+    """A record key that is neither bytes nor str: only bytes have a place in a layout."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(type(key).__name__)
+        self.type_name = type(key).__name__
+
+    def __str__(self) -> str:
+        return f"a record key must be bytes or str, not {self.type_name}: serialize it first"
+
+
+class LayoutError(UsageError, ValueError):
+    """Counts that make no layout (KIP-253: initial <= count)."""
+
+
+class CountError(UsageError, ValueError):
+    """A change was asked for a partition count that it cannot reach."""
+
+    def __init__(self, topic: str, current: int, wanted: int, reason: str) -> None:
+        super().__init__(topic, current, wanted, reason)
+        self.topic, self.current, self.wanted, self.reason = topic, current, wanted, reason
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} has {self.current} partitions, {self.wanted} were asked for: {self.reason}"
+
+
+class TopicNotFoundError(UsageError, LookupError):
+    """The cluster has no topic of that name, or this user may not see it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} does not exist on this cluster (or this user may not describe it): "
+            f"create it with `keyorder topics create --topic {self.topic} --partitions N`"
+        )
+
+
+class UnmanagedTopicError(UsageError):
+    """The topic has no timeline yet, and nobody was allowed to begin one."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} is not under management: run `keyorder topics adopt --topic {self.topic}` "
+            "with a user that may write the control topics"
+        )
+
+
+class PartitionRefusedError(UsageError, ValueError):
+    """A send named its partition. An explicit partition takes the record out of its key's order.
+
+    active: how many partitions are written now, when the one named is retired; None when none may be named at all.
+    """
+
+    def __init__(self, topic: str, partition: int, active: int | None = None) -> None:
+        super().__init__(topic, partition, active)
+        self.topic, self.partition, self.active = topic, partition, active
+
+    def __str__(self) -> str:
+        if self.active is not None:
+            return (
+                f"partition {self.partition} of {self.topic!r} is retired or does not exist: partitions 0 to {self.active - 1} "
+                "are written now"
+            )
+        return (
+            f"produce(partition={self.partition}) on {self.topic!r} is refused, since keyorder places keys: leave it out, "
+            "or set keyorder.allow.explicit.partition=true and order such records yourself"
+        )
+
+
+class AssignmentError(UsageError, ValueError):
+    """assign() of a partition without the origins for which it waits."""
+
+    def __init__(self, topic: str, partition: int, origins: tuple[int, ...]) -> None:
+        super().__init__(topic, partition, origins)
+        self.topic, self.partition, self.origins = topic, partition, origins
+
+    def __str__(self) -> str:
+        origins = ", ".join(map(str, self.origins))
+        return (
+            f"assign() of {self.topic!r} partition {self.partition} without partition {origins}: keys came from there, and the "
+            f"group has not processed them yet; assign {origins} too, or set enable.ordered.delivery=false"
+        )
