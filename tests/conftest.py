@@ -7,8 +7,7 @@
 
 A test that uses a broker, Spark or PostgreSQL, through whatever fixture, bears the marker `kafka` by itself.
 
-Tests run in several processes (`make test`): each has brokers of its own, and what is dear to start is started in one of
-them alone, since all tests that use it go to the same process.
+Tests run in several processes (`make test`), a whole file in one of them: each process has brokers of its own.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ LONG = {
     "tests/integration/test_rehoming.py",
     "tests/integration/test_connect_guides.py",
 }
-# Session fixtures that cost much memory or many seconds, the dearest first.
-DEAR_FIXTURES = ("spark", "kafka3", "postgres")
+# Fixtures whose tests take longest: their files are dealt out first.
+SLOW_FIXTURES = {"spark", "kafka3", "postgres"}
 
 
 # How fast an example is tested is nobody's business here: the machine may be busy.
@@ -70,13 +69,6 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Say which tests go to one process. Now: the runner reads it in the first hook that sees all tests."""
-    dear = [name for name in DEAR_FIXTURES if name in getattr(item, "fixturenames", ())]
-    if dear and item.get_closest_marker("xdist_group") is None:
-        item.add_marker(pytest.mark.xdist_group(dear[0]))
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
@@ -89,8 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if containers and bound is not None:
             reason = bound.args[0] if bound.args else "looks at the broker's process"
             item.add_marker(pytest.mark.skip(reason=f"not on containers: {reason}"))
-    # A group is one unit of work: begun last, it would keep one process busy while the others have nothing left.
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    # A file is one unit of work: begun last, a slow one would keep one process busy while the others have nothing left.
+    items.sort(key=lambda item: not SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())))
 
 
 @pytest.fixture(scope="session")
