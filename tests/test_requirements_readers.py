@@ -14,14 +14,14 @@ from confluent_kafka import Message, TopicPartition
 from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.committing import Committer
-from keyorder.connector.consuming.gating import Gatekeeper
-from keyorder.connector.consuming.origins import OriginWatch
+from keyorder.connector.consuming.gates.gating import Gatekeeper
+from keyorder.connector.consuming.gates.origins import OriginWatch
+from keyorder.connector.consuming.gates.positions import GroupPositions
 from keyorder.connector.consuming.owned import Owned
-from keyorder.connector.consuming.positions import GroupPositions
-from keyorder.connector.consuming.reading import Intake
-from keyorder.connector.consuming.strays import StrayPolicy, Strays
+from keyorder.connector.consuming.records.parcels import MessageParcel, items_of
+from keyorder.connector.consuming.records.reading import Intake
+from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
-from keyorder.connector.parcels import MessageParcel, items_of
 from keyorder.partitioner.errors import PeerError, StaleViewError
 from keyorder.partitioner.gates.starts import Commit
 from keyorder.partitioner.routing import HINT_HEADER
@@ -78,10 +78,10 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
             gate = look.first_closed(each.partition)
             each.limit = inf if gate is None else gate.begins
 
-    gates = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
-    members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view, gates=gates)
+    gates: Any = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
+    members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view)
     keeper: Any = views
-    intake = Intake(SETTINGS, members, keeper, Strays({}, SETTINGS.group, StrayPolicy.DELIVER, ""))
+    intake = Intake(SETTINGS, members, keeper, gates, Strays({}, SETTINGS.group, StrayPolicy.DELIVER, ""))
     intake.ready = deque()
     return intake, owned
 
@@ -273,7 +273,7 @@ def _gatekeeper(timeline: Timeline, owned: Owned, ordered: bool = True) -> tuple
         view=lambda _: view,
         views=SimpleNamespace(waived=lambda _: set()),
         listener=listener,
-        fetch=lambda more: [setattr(o, "fetching", True) for o in more],
+        fetching=SimpleNamespace(begin=lambda more: [setattr(o, "fetching", True) for o in more]),
     )
     keeper = Gatekeeper(replace(SETTINGS, ordered=ordered), members, others, OriginWatch({}, SETTINGS.group))
     keeper.ready = deque()

@@ -11,7 +11,8 @@ from typing import Any
 from confluent_kafka import Message, TopicPartition
 
 from .. import clock
-from ..consuming.consumer import Gate, OrderedConsumer
+from ..consuming.consumer import OrderedConsumer
+from ..consuming.gates.gate_status import Gate
 from ..consuming.listener import KeyRebalanceListener
 from .calling import call, in_callback, on_loop, with_callbacks
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
+from ..consuming.records.parcels import Item
 from ..messages import Place
-from ..parcels import Item
 from .library import Library
 from .parcels import items_of
 from .tap import NativeTap, tap

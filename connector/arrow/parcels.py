@@ -10,9 +10,9 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
 from ...partitioner.routing import HINT_HEADER, Routing
+from ..consuming.records.parcels import Item, Judged, Parcel
 from ..consuming.view import View
 from ..messages import Place
-from ..parcels import Item, Judged, Parcel
 from . import kernels
 from .columns import Event, Run, Taken
 from .hashing import key_buffers

@@ -21,7 +21,7 @@ from ..messages import Place
 from .group_metadata import TransactionalOffsets
 from .membership import Membership
 from .owned import Owned
-from .strays import Strays
+from .records.strays import Strays
 
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
 _IDLE_RECOMMIT = 6 * 3600.0

@@ -3,70 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...partitioner.errors import ConfigError, UsageError
-from ...partitioner.gates.starts import note_of
-from .. import clock
 from ..callbacks import wrapped
 from ..config import connection_of, consumer_settings
-from ..giving import Outbox
 from ..messages import offset_of, place_of
-from ..parcels import Item, items_of
+from .cluster_queries import ClusterQueries
 from .committing import Committer
-from .gating import Gatekeeper
+from .delivery import Delivery
+from .gates.gate_status import Gate, GateStatus
+from .gates.gating import Gatekeeper
+from .gates.origins import OriginWatch
+from .gates.positions import GroupPositions
 from .group_metadata import GroupMetadata
 from .listener import KeyRebalanceListener
-from .membership import Membership
-from .origins import OriginWatch
-from .positions import GroupPositions
-from .reading import Intake
+from .membership import Membership, RebalanceCallback
+from .partition_control import PartitionControl
+from .records.strays import StrayPolicy, Strays
 from .starting import Starter
-from .strays import StrayPolicy, Strays
 from .view import ViewKeeper
 from .waker import Waker
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from ..arrow.consuming import ColumnSource
 
-RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
-_BATCH = 500
-_KEEPALIVE = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A closed gate of a partition that this member owns.
-
-    waits_for: the origin partition; needs_offset: what the group has to commit there; at_offset: what it has.
-    records_held: fetched and waiting in memory. since: seconds of the machine's clock. eta: seconds until it opens at the
-    rate so far, None until a rate is known. owner: "this member", or the member that owns the origin with its client id
-    and host, "nobody", or "another member" until that is known.
-    reason, detail: what it waits for, as `partitioner.gates.waits.Reason` names it, and what to look at.
-    """
-
-    topic: str
-    partition: int
-    epoch: int
-    waits_for: int
-    needs_offset: int
-    at_offset: int
-    records_held: int
-    since: float
-    owner: str
-    eta: float | None = None
-    reason: str = ""
-    detail: str = ""
-
-
-class OrderedConsumer:
+class OrderedConsumer(PartitionControl, ClusterQueries):
     """A consumer of managed topics. Used as confluent_kafka.Consumer, with the same settings; one thread polls it.
 
     A partition into which keys have moved is read up to the first closed gate, and on when the group has processed and
@@ -92,28 +59,32 @@ class OrderedConsumer:
         self._positions = GroupPositions(connection, self._settings.group)
         committed_only = str(theirs.get("isolation.level", "read_committed")) == "read_committed"
         starter = Starter(self._raw, connection, self._settings.group, self._settings.start_at_latest, committed_only)
+        self._admin = starter.admin
         self._members = Membership(self._raw, self._settings, self._view, starter)
         self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
         self._origins = OriginWatch(connection, self._settings.group)
         self._gates = Gatekeeper(self._settings, self._members, self._positions, self._origins)
+        self._status = GateStatus(self._settings, self._members, self._gates, self._positions, self._origins)
         policy = StrayPolicy(self._settings.strays)
         self._strays = Strays(connection, self._settings.group, policy, self._settings.dead_letter_topic)
-        self._intake = Intake(self._settings, self._members, self._view, self._strays)
-        self._members.before_revoke = self._before_revoke
-        self._members.gates = self._gates
+        self._members.starts.gates = self._gates
         self._members.commits = self._commits
         self._commits.strays = self._strays
-        self._out = Outbox(self._members)
-        self._intake.ready = self._gates.ready = self._out.ready
-        self._members.before_fetch = lambda places: None
-        self._arrow_options: dict[str, Any] = {
+        options = {
             "keyorder.arrow.native": self._settings.arrow_native,
             **wrapped({"error_cb": theirs.get("error_cb")}, lambda call: self._members.guarded(call)),
         }
-        self._columns: ColumnSource | None = None
-        self._columnar = False
-        self._failure: Exception | None = None
-        self._last_raw = clock.now()
+        self._delivery = Delivery(
+            self._raw,
+            self._settings,
+            self._view,
+            self._members,
+            self._commits,
+            self._gates,
+            self._status,
+            self._strays,
+            options,
+        )
         self._closed = False
         self._view.start()
         self._positions.start()
@@ -151,21 +122,21 @@ class OrderedConsumer:
     def unsubscribe(self) -> None:
         """Leave the group."""
         self._check_open()
-        self._finish_returned()
+        self._delivery.finish_returned()
         self._raw.unsubscribe()
 
     def poll(self, timeout: float = -1) -> Message | None:
         """The next record (or an error event), or None after `timeout` seconds (-1: wait)."""
-        self._take(1, timeout)
-        messages = self._out.messages()
+        self._deliver(1, timeout)
+        messages = self._delivery.out.messages()
         return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` records, as soon as there are that many or `timeout` seconds are over (-1: wait)."""
         if not 0 <= num_messages <= 1_000_000:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        self._take(num_messages, timeout)
-        return self._out.messages()
+        self._deliver(num_messages, timeout)
+        return self._delivery.out.messages()
 
     def consume_arrow(self, max_rows: int = 50_000, timeout: float = -1) -> RecordBatch:
         """Up to `max_rows` records as a pyarrow.RecordBatch, as soon as there are that many or `timeout` seconds are over.
@@ -182,21 +153,21 @@ class OrderedConsumer:
 
         if max_rows < 1:
             raise ValueError("max_rows must be positive")
-        if not self._columnar and not self._closed:
-            self._become_columnar()
-        self._take(max_rows, timeout, events=False)
-        return batch_of_parcels(self._out.parcels())
+        self._check_open()
+        self._delivery.become_columnar()
+        self._deliver(max_rows, timeout, events=False)
+        return batch_of_parcels(self._delivery.out.parcels())
 
     def put_back(self, messages: list[Message]) -> None:
         """Records that were returned, and that the application never saw: they come again with the next poll().
 
         Only those of the last call, in their order, and before any other call.
         """
-        self._out.unseen.extend(messages)
+        self._delivery.out.unseen.extend(messages)
 
     def gates(self) -> list[Gate]:
         """Each closed gate of this member's partitions, with what it waits for."""
-        return [Gate(**facts) for facts in self._gates.closed()]
+        return list(self._status.closed())
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Mark records as processed; the next automatic commit takes them. Needs enable.auto.offset.store=false."""
@@ -228,82 +199,6 @@ class OrderedConsumer:
         places = _places(message, offsets) if message is not None or offsets is not None else None
         return self._commits.by_application(places, asynchronous)
 
-    def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """As confluent_kafka.Consumer.committed, with the metadata that the application gave."""
-        return [_with_own_note(place) for place in self._raw.committed(partitions, timeout)]
-
-    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """The offset behind the last record that was returned, per partition."""
-        self._check_open()
-        return [self._members.position(place) for place in partitions]
-
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        """Own exactly these partitions, without the group's assignor; inside on_assign: say where they start.
-
-        poll() raises AssignmentError for a partition that waits for one that is not assigned.
-        """
-        self._check_open()
-        self._strays.check()
-        self._members.assign(partitions, replace=True)
-
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Own these partitions too; inside on_assign: say where they start."""
-        self._check_open()
-        self._members.assign(partitions, replace=False)
-
-    def unassign(self) -> None:
-        """Own no partition any more. Inside on_revoke and on_lost keyorder does that by itself."""
-        self._check_open()
-        self._members.unassign()
-
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Own these partitions no more. Inside on_revoke and on_lost keyorder does that by itself."""
-        self._check_open()
-        self._members.unassign(partitions)
-
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions that this member owns, those behind closed gates included."""
-        self._check_open()
-        return [TopicPartition(t, p) for t, p in sorted(self._members.owned)]
-
-    def seek(self, partition: TopicPartition) -> None:
-        """Go on from another offset of an owned partition. A rewind closes the gates behind it again."""
-        self._check_open()
-        self._ready_without({(partition.topic, partition.partition)})
-        self._members.seek(partition)
-        self._positions.forget(partition.topic)
-        self._gates.rearm(partition.topic)
-
-    def pause(self, partitions: list[TopicPartition]) -> None:
-        """Return no more records of these partitions until resume()."""
-        self._check_open()
-        self._members.pause(partitions)
-
-    def resume(self, partitions: list[TopicPartition]) -> None:
-        """Undo pause()."""
-        self._check_open()
-        self._members.resume(partitions)
-
-    def get_watermark_offsets(
-        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
-    ) -> tuple[int, int] | None:
-        """As confluent_kafka.Consumer.get_watermark_offsets."""
-        return self._raw.get_watermark_offsets(partition, timeout=timeout, cached=cached)
-
-    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """As confluent_kafka.Consumer.offsets_for_times."""
-        return self._raw.offsets_for_times(partitions, timeout)
-
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """As confluent_kafka.Consumer.list_topics."""
-        self._check_open()
-        admin = self._members.starter.admin  # the consumer's own may not return while its group rebalances
-        return admin.list_topics(topic, timeout) if topic is not None else admin.list_topics(timeout=timeout)
-
-    def cluster_id(self, timeout: float = -1) -> str:
-        """As confluent_kafka.Consumer.cluster_id."""
-        return self._raw.cluster_id(timeout)
-
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka.Consumer.set_sasl_credentials; for the clients beside it as well."""
         self._raw.set_sasl_credentials(username, password)
@@ -319,10 +214,6 @@ class OrderedConsumer:
             )
         self._commits.transactions.used = True
         return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
-
-    def memberid(self) -> str:
-        """As confluent_kafka.Consumer.memberid."""
-        return self._raw.memberid()
 
     def key_epoch(self, topic: str, key: bytes, partition: int, offset: int) -> int:
         """The epoch in which the key of the record at this place came to that partition; 0 if it never moved.
@@ -361,9 +252,9 @@ class OrderedConsumer:
         self._closed = True
         try:
             if sys.exc_info()[0] is None and self._view.failure is None:
-                self._finish_returned()
-            if self._columns is not None:
-                self._columns.close()
+                self._delivery.finish_returned()
+            if self._delivery.columns is not None:
+                self._delivery.columns.close()
             self._raw.close()
         finally:
             self._view.stop()
@@ -380,109 +271,13 @@ class OrderedConsumer:
     ) -> None:
         self.close()
 
-    def _take(self, wanted: int, timeout: float | None, events: bool = True) -> None:
-        """The engine: settle what was returned before, let in what may be delivered, wait for more in the outbox.
-
-        A rebalance in between takes back what was already collected here for partitions that have gone.
-        """
+    def _deliver(self, wanted: int, timeout: float, events: bool = True) -> None:
         self._check_open()
-        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
-        self._strays.settle()
-        if self._out.unseen:
-            self._out.again(wanted)
-            return
-        self._finish_returned()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        out = self._out
-        out.begin()
-        while True:
-            self._collect(wanted, events)
-            now = clock.now()
-            enough = out.count >= wanted or (out.count and (wanted == 1 or (out.stopped and not events)))
-            if enough and now - self._last_raw < _KEEPALIVE:
-                return
-            left = 0.0 if enough else self._patience(deadline, now)
-            try:
-                self._turn(wanted, left)
-            except Exception as error:
-                if not out.count:
-                    raise
-                # What was collected counts as returned: it goes out, and the error comes with the next call.
-                self._failure = error
-                return
-            self._collect(wanted, events)
-            if out.count >= wanted or (deadline is not None and clock.now() >= deadline):
-                return
-
-    def _collect(self, wanted: int, events: bool) -> None:
-        event = self._out.collect(wanted, events)
-        while event is not None:
-            error = event.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            event = self._out.collect(wanted, events)
+        self._delivery.take(wanted, timeout, events)
 
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("Consumer closed")
-
-    def _turn(self, wanted: int, wait: float) -> None:
-        if self._view.failure is not None:
-            raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
-        self._members.start_assigned()
-        self._commits.flush_and_prove()
-        self._gates.open_what_may()
-        items: list[Item] = []
-        if not self._intake.waiting:
-            if self._columns is not None:
-                items = self._columns.take(max(_BATCH, wanted), wait)
-            else:
-                first = self._raw.poll(wait)
-                if first is not None:
-                    items = items_of([first, *self._raw.consume(max(_BATCH, wanted) - 1, 0)])
-        self._last_raw = clock.now()
-        self._members.raise_pending()
-        self._intake.take(items, self._last_raw)
-
-    def _become_columnar(self) -> None:
-        """From now on records are fetched as columns, where the C library's calls can be had."""
-        from ..arrow.consuming import ColumnSource
-        from ..arrow.library import native
-
-        self._columnar = True
-        self._columns = ColumnSource.of(self._raw, native(self._arrow_options), self._arrow_options.get("error_cb"))
-        if self._columns is not None:
-            # What waits in the client library or has not been judged yet is fetched again, as columns.
-            self._out.drop_unjudged(self._intake.waiting)
-            self._members.before_fetch = self._columns.route
-            self._members.fetch_anew()
-
-    def _patience(self, deadline: float | None, now: float) -> float:
-        """How long the client library may block: short while a gate is closed or a change is near."""
-        wait = 0.005 if self._gates.busy or self._members.busy else 0.05
-        return wait if deadline is None else max(0.0, min(wait, deadline - now))
-
-    def _finish_returned(self) -> None:
-        """The application is back: what it was given last is processed, if it left that to us."""
-        unseen = {place_of(message) for message in self._out.unseen}
-        for place in self._out.touched - unseen:
-            owned = self._members.owned.get(place)
-            if owned is not None:
-                owned.unfinished = False
-                if self._settings.auto_store and self._settings.auto_commit:
-                    owned.done_with_all()
-        self._out.touched.clear()
-        self._commits.periodic()
-
-    def _before_revoke(self, places: set[tuple[str, int]]) -> None:
-        self._ready_without(places)
-        self._out.touched -= places
-
-    def _ready_without(self, places: set[tuple[str, int]]) -> None:
-        """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
-        self._out.drop(places, self._intake.waiting)
 
     def _timeline_changed(self, topic: str) -> None:
         """On the view's thread: let a classic member see new partitions. Only a look at *all* topics wakes it."""
@@ -494,10 +289,3 @@ def _places(message: Message | None, offsets: list[TopicPartition] | None) -> li
     if message is not None:
         return [TopicPartition(*place_of(message), offset_of(message) + 1)]
     return list(offsets or [])
-
-
-def _with_own_note(place: TopicPartition) -> TopicPartition:
-    note = note_of(place.metadata)
-    if place.error is not None or note == place.metadata:
-        return place
-    return TopicPartition(place.topic, place.partition, place.offset, note)

@@ -11,8 +11,8 @@ from math import inf
 
 from ...partitioner.gates.ahead import Ahead, encode_ahead
 from ..messages import Place, key_of
-from ..parcels import Backlog, Parcel
-from .late import Late
+from .records.late import Late
+from .records.parcels import Backlog, Parcel
 
 
 class Owned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from keyorder.connector.consuming.late import Late
+from keyorder.connector.consuming.records.late import Late
 
 
 @given(st.permutations(range(12)), st.lists(st.integers(0, 11), max_size=12))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 from keyorder.connector.consuming.owned import Owned
-from keyorder.connector.parcels import MessageParcel
+from keyorder.connector.consuming.records.parcels import MessageParcel
 
 
 def test_what_overtook_a_waiting_record_is_worth_a_commit_of_the_same_position() -> None:

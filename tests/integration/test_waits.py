@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
-from keyorder.connector.consuming.consumer import Gate
+from keyorder.connector.consuming.gates.gate_status import Gate
 from keyorder.partitioner.errors import AssignmentError
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, group_config, moving_key, read, send

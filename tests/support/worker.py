@@ -178,7 +178,13 @@ def explain_on_signal(consumer: OrderedConsumer) -> None:
         for place, owned in consumer._members.owned.items():
             facts = {name: str(getattr(owned, name))[:40] for name in owned.__slots__}
             print(place, facts, file=sys.stderr)
-        print(consumer.gates(), consumer._members._unstarted, len(consumer._out.ready), file=sys.stderr, flush=True)
+        print(
+            consumer.gates(),
+            consumer._members.starts.waiting,
+            len(consumer._delivery.out.ready),
+            file=sys.stderr,
+            flush=True,
+        )
         faulthandler.dump_traceback(all_threads=True)
 
     signal.signal(signal.SIGUSR1, explain)

@@ -46,7 +46,7 @@ def test_gives_what_the_ordinary_consumer_gives(kafka: KafkaUnderTest, topic_nam
     for row in rows:
         found.setdefault(row["partition"], []).append(row)
     assert stock_rows(kafka, topic_name, {0: 500, 1: 500, 2: 500}) == found
-    assert (consumer._columns is not None) == native
+    assert (consumer._delivery.columns is not None) == native
     assert empty_batch() == consumer.consume_arrow(10, 0.1)
     consumer.close()
 

@@ -13,9 +13,9 @@ from keyorder.connector.arrow.columns import ColumnBuilder  # noqa: F401  (compi
 from keyorder.connector.arrow.parcels import ColumnParcel, batch_of_parcels, items_of
 from keyorder.connector.arrow.schema import batch_of, messages_of
 from keyorder.connector.arrow.tap import taken_of
+from keyorder.connector.consuming.records.parcels import Backlog, MessageParcel
+from keyorder.connector.consuming.records.parcels import items_of as items_of_messages
 from keyorder.connector.consuming.view import View, unmanaged
-from keyorder.connector.parcels import Backlog, MessageParcel
-from keyorder.connector.parcels import items_of as items_of_messages
 from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.timeline import Timeline, crossings
 

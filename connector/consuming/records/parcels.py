@@ -16,9 +16,9 @@ from typing import Any, Protocol, cast
 
 from confluent_kafka import Message
 
-from ..partitioner.routing import HINT_HEADER, parse_hint
-from .consuming.view import View
-from .messages import Place, offset_of, place_of
+from ....partitioner.routing import HINT_HEADER, parse_hint
+from ...messages import Place, offset_of, place_of
+from ..view import View
 
 
 @dataclass(frozen=True, slots=True)

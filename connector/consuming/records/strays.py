@@ -14,10 +14,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ...partitioner.errors import BrokerUnreachableError, StrayError, TopicNotFoundError
-from ..config import connection_of
-from ..kafka_errors import translate
-from ..messages import Place, offset_of, place_of
+from ....partitioner.errors import BrokerUnreachableError, StrayError, TopicNotFoundError
+from ...config import connection_of
+from ...kafka_errors import translate
+from ...messages import Place, offset_of, place_of
 
 _LOG = logging.getLogger("keyorder.strays")
 _TIMEOUT = 30.0

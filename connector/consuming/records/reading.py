@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
-from ...partitioner.errors import GroupResetError, StaleViewError, TimelineRegressionError
-from ...partitioner.routing import HINT_HEADER
-from .. import clock
-from ..config import ConsumerSettings
-from ..messages import key_of, offset_of, place_of
-from ..parcels import Item, MessageParcel, Parcel, hint_of
-from .membership import Membership
-from .owned import Owned
+from ....partitioner.errors import GroupResetError, StaleViewError, TimelineRegressionError
+from ....partitioner.routing import HINT_HEADER
+from ... import clock
+from ...config import ConsumerSettings
+from ...messages import key_of, offset_of, place_of
+from ..gates.gating import Gatekeeper
+from ..membership import Membership
+from ..owned import Owned
+from ..view import View, ViewKeeper
+from .parcels import Item, MessageParcel, Parcel, hint_of
 from .strays import Strays
-from .view import View, ViewKeeper
 
 _PATIENCE = 0.2
 
@@ -30,8 +31,11 @@ class Intake:
 
     ready: deque[Item]
 
-    def __init__(self, settings: ConsumerSettings, members: Membership, views: ViewKeeper, strays: Strays) -> None:
+    def __init__(
+        self, settings: ConsumerSettings, members: Membership, views: ViewKeeper, gates: Gatekeeper, strays: Strays
+    ) -> None:
         self._settings, self._members, self._views, self._strays = settings, members, views, strays
+        self._gates = gates
         self.waiting: deque[Item] = deque()
         self._fetched_at = 0.0
         self._looked: set[str] = set()
@@ -84,8 +88,8 @@ class Intake:
                     "topic has no timeline here: its control topic was lost, or it is a copy from another cluster; adopt "
                     "it, or set enable.ordered.delivery=false to read it without gates"
                 )
-        if not self._members.gates.current(topic):
-            self._members.gates.open_what_may()
+        if not self._gates.current(topic):
+            self._gates.open_what_may()
         done = 0
         for row in judged.strays:
             message = parcel.message(row)
@@ -137,7 +141,7 @@ class Intake:
             return
         for message in rest.messages():
             record = MessageParcel(parcel.place, [message])
-            if self._members.gates.key_may_go(message, owned):
+            if self._gates.key_may_go(message, owned):
                 owned.queued += 1
                 self.ready.append(record)
             else:
@@ -146,8 +150,7 @@ class Intake:
 
     def _pause_when_full(self, owned: Owned) -> None:
         if len(owned.held) >= self._settings.hold_limit and not owned.paused_for_hold:
-            owned.paused_for_hold = True
-            self._members.raw.pause([TopicPartition(owned.topic, owned.partition)])
+            self._members.fetching.hold(owned)
 
     def _fresh(self, topic: str, since: float) -> bool:
         return self._views.as_of(topic) >= since or self._views.await_look(topic, since, _PATIENCE)
@@ -190,7 +193,6 @@ class Intake:
                 f"partition {owned.partition} was read up to {owned.fetched}, its log ends at {high} now",
             )
         if owned.fetched < low:
-            self._members.before_revoke({owned.place})
             self._members.restart_at(owned, low)
 
     def _check_silence(self, topic: str) -> None:

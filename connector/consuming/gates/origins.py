@@ -16,11 +16,11 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import PeerError
-from ...partitioner.gates.waits import Reason
-from ..config import connection_of
-from ..log_offsets import LogOffsets
-from ..messages import Place
+from ....partitioner.errors import PeerError
+from ....partitioner.gates.waits import Reason
+from ...config import connection_of
+from ...log_offsets import LogOffsets
+from ...messages import Place
 
 PATIENCE = 1.0
 _EVERY, _TIMEOUT = 1.0, 5.0

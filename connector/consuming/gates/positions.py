@@ -12,11 +12,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from ...partitioner.errors import KeyorderError, NotAuthorizedError
-from ...partitioner.gates.starts import Commit, epoch_of
-from ..config import connection_of
-from ..kafka_errors import translate
-from ..messages import Place
+from ....partitioner.errors import KeyorderError, NotAuthorizedError
+from ....partitioner.gates.starts import Commit, epoch_of
+from ...config import connection_of
+from ...kafka_errors import translate
+from ...messages import Place
 
 _FIRST, _LAST, _GROWTH = 0.01, 0.25, 1.3
 

@@ -6,8 +6,8 @@ from collections import deque
 
 from confluent_kafka import Message
 
-from .consuming.membership import Membership
-from .messages import Place, place_of
+from ...messages import Place, place_of
+from ..membership import Membership
 from .parcels import Item, Parcel, items_of
 
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from math import inf
-from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
-from ...partitioner.gates.gate import Gate, Opened
-from ...partitioner.gates.starts import Commit, proven_position
-from ...partitioner.gates.waits import OriginFacts, why
-from ...partitioner.modes import Mode
-from .. import clock
-from ..config import ConsumerSettings
-from ..messages import Place, key_of, offset_of
-from ..parcels import Backlog, Item
-from .membership import Membership
-from .origins import PATIENCE, OriginWatch
-from .owned import Owned
+from ....partitioner.gates.gate import Gate, Opened
+from ....partitioner.gates.starts import Commit, proven_position
+from ....partitioner.modes import Mode
+from ... import clock
+from ...config import ConsumerSettings
+from ...messages import Place, key_of, offset_of
+from ..membership import Membership
+from ..owned import Owned
+from ..records.parcels import Backlog, Item
+from ..view import View
+from .origins import OriginWatch
 from .positions import GroupPositions
-from .view import View
 
 
 class Gatekeeper:
-    """The gates of one consumer's partitions."""
+    """The gates of one consumer's partitions. shut: the partitions behind a closed one, each since when."""
 
     ready: deque[Item]
 
@@ -34,18 +31,15 @@ class Gatekeeper:
     ) -> None:
         self._settings, self._members, self._positions = settings, members, positions
         self._origins = origins
-        self._progress: dict[Place, _Progress] = {}
-        self._explain_at = 0.0
         self._judged: dict[str, View] = {}
         self._openeds: dict[str, Opened] = {}
         self._announced: dict[Place, int] = {}
-        self._closed: dict[Place, float] = {}
-        self._looked_at = 0.0
+        self.shut: dict[Place, float] = {}
 
     @property
     def busy(self) -> bool:
         """Whether a gate of ours is closed."""
-        return bool(self._closed)
+        return bool(self.shut)
 
     def changed(self, topic: str) -> None:
         """Partitions were started: judge the topic anew."""
@@ -64,96 +58,19 @@ class Gatekeeper:
         waited: set[Place] = set()
         for topic in self._members.topics():
             view = self._members.view(topic)
-            if self._judged.get(topic) is view and not any(place[0] == topic for place in self._closed):
+            if self._judged.get(topic) is view and not any(place[0] == topic for place in self.shut):
                 continue
             self._judged[topic] = view
             waited |= self._judge(topic, view)
-        self._closed = {place: since for place, since in self._closed.items() if place in self._members.owned}
-        if waited or not self._closed:
+        self.shut = {place: since for place, since in self.shut.items() if place in self._members.owned}
+        if waited or not self.shut:
             self._positions.watch(waited)
-        self._explain()
         if self._positions.failure is not None:
             raise self._positions.failure
 
-    def closed(self) -> Iterator[dict[str, Any]]:
-        """The facts of each closed gate, origin by origin."""
-        for place, since, owned, gate, blockers in self._waiting():
-            for q, needed in blockers:
-                facts = self._facts(place[0], q, needed, since)
-                reason, detail = why(facts)
-                yield {
-                    "topic": place[0],
-                    "partition": place[1],
-                    "epoch": gate.epoch,
-                    "waits_for": q,
-                    "needs_offset": needed,
-                    "at_offset": facts.proven,
-                    "records_held": len(owned.held),
-                    "since": since,
-                    "owner": self._owner(facts),
-                    "eta": self._progress[place[0], q].eta(needed),
-                    "reason": reason.value,
-                    "detail": detail,
-                }
-
-    def _waiting(self) -> Iterator[tuple[Place, float, Owned, Gate, list[tuple[int, int]]]]:
-        for place, since in sorted(self._closed.items()):
-            owned = self._members.owned.get(place)
-            opened = self._opened(place[0], self._members.view(place[0]))
-            gate = opened.first_closed(place[1])
-            if owned is not None and gate is not None:
-                yield place, since, owned, gate, sorted(opened.blockers(gate))
-
-    def _explain(self) -> None:
-        """Once a second: look at the origins of gates that stay closed, and log what does not pass by itself."""
-        now = clock.now()
-        if now < self._explain_at:
-            return
-        self._explain_at = now + PATIENCE
-        watched: set[Place] = set()
-        for place, since, _, _, blockers in self._waiting():
-            for q, needed in blockers:
-                facts = self._facts(place[0], q, needed, since)
-                if now - since >= PATIENCE:
-                    watched.add((place[0], q))
-                    self._origins.report(place, (place[0], q), *why(facts))
-        self._origins.watch(watched)
-        if not self._closed:
-            self._progress.clear()
-
-    def _facts(self, topic: str, q: int, needed: int, since: float) -> OriginFacts:
-        owned = self._members.owned.get((topic, q))
-        commit = self._commit(topic, q)
-        committed = 0 if commit is None else commit.offset
-        progress = self._progress.setdefault((topic, q), _Progress(committed, since))
-        progress.saw(committed, clock.now())
-        look = self._origins.get((topic, q))
-        by_us = self._settings.auto_commit and self._settings.auto_store
-        return OriginFacts(
-            topic=topic,
-            partition=q,
-            needs=needed,
-            committed=committed,
-            proven=self._position(topic, q),
-            highest_committed=max(committed, self._positions.highest(topic, q)) if owned is None else committed,
-            owner="this member" if owned is not None else None if look is None else look.owner,
-            log_start=None if look is None else look.log_start,
-            stable_end=None if look is None else look.stable_end,
-            high_watermark=None if look is None else look.high_watermark,
-            returned=None if owned is None or by_us else owned.returned,
-            paused=owned is not None and owned.paused_by_user,
-            still_for=clock.now() - max(progress.changed_at, since),
-        )
-
-    @staticmethod
-    def _owner(facts: OriginFacts) -> str:
-        if facts.owner is None:
-            return "another member"
-        return facts.owner or "nobody"
-
     def _judge(self, topic: str, view: View) -> set[Place]:
         """Set the limits of one topic's partitions. Returns the places whose positions other members have to raise."""
-        opened = self._openeds[topic] = self._opened(topic, view)
+        opened = self._openeds[topic] = self.opened(topic, view)
         waited: set[Place] = set()
         to_fetch: list[Owned] = []
         ordered = self._settings.ordered and view.timeline.ordered
@@ -168,10 +85,10 @@ class Gatekeeper:
                 owned.sealed_at = None
             if gate is None:
                 owned.founded = inf
-                if self._closed.pop(owned.place, None) is not None:
+                if self.shut.pop(owned.place, None) is not None:
                     self._origins.opened(owned.place)
             else:
-                self._closed.setdefault(owned.place, clock.now())
+                self.shut.setdefault(owned.place, clock.now())
                 closed = [gate]
                 if self._settings.gate_keys:
                     closed = [each for each in view.gates.of(owned.partition) if not opened.is_open(each)]
@@ -184,20 +101,22 @@ class Gatekeeper:
             if not owned.fetching and (may_fetch or owned.fetched < owned.limit):
                 to_fetch.append(owned)
         if to_fetch:
-            self._members.fetch(to_fetch)
+            self._members.fetching.begin(to_fetch)
         return waited
 
-    def _opened(self, topic: str, view: View) -> Opened:
-        return view.gates.open_now(lambda q: self._position(topic, q), self._members.views.waived(topic))
+    def opened(self, topic: str, view: View) -> Opened:
+        """Which gates are open at what the group has committed."""
+        return view.gates.open_now(lambda q: self.position(topic, q), self._members.views.waived(topic))
 
-    def _position(self, topic: str, q: int) -> int:
+    def position(self, topic: str, q: int) -> int:
         """What the group has committed on `q`, acknowledged; with callbacks only as far as the flush is proven."""
-        commit = self._commit(topic, q)
+        commit = self.commit(topic, q)
         if self._members.listener is not None:
             return proven_position(self._members.view(topic).timeline, q, commit)
         return 0 if commit is None else commit.offset
 
-    def _commit(self, topic: str, q: int) -> Commit | None:
+    def commit(self, topic: str, q: int) -> Commit | None:
+        """What counts as committed on `q`, by this member or another."""
         owned = self._members.owned.get((topic, q))
         if owned is None or not owned.started:
             return self._positions.get(topic, q)
@@ -243,9 +162,7 @@ class Gatekeeper:
         if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
             self._let_keys_go(owned, view, opened)
         if owned.paused_for_hold and not owned.held:
-            owned.paused_for_hold = False
-            if not owned.paused_by_user:
-                self._members.raw.resume([TopicPartition(owned.topic, owned.partition)])
+            self._members.fetching.unhold(owned)
 
     def _found(self, owned: Owned, closed: list[Gate]) -> None:
         """Keep a position below a gate as long as an origin of it has no commit.
@@ -253,7 +170,7 @@ class Gatekeeper:
         A position behind the gate beside an origin without one is how a group looks that has lost commits.
         """
         unfounded = (
-            gate.begins for gate in closed if any(self._commit(owned.topic, q) is None for q, _ in gate.origins)
+            gate.begins for gate in closed if any(self.commit(owned.topic, q) is None for q, _ in gate.origins)
         )
         owned.founded = min(unfounded, default=inf)
 
@@ -274,25 +191,3 @@ class Gatekeeper:
             else:
                 waiting.add(key)
                 owned.held.append(record)
-
-
-class _Progress:
-    """How a group's position of one origin has moved while a gate waited for it."""
-
-    __slots__ = ("changed_at", "first", "first_at", "last")
-
-    def __init__(self, committed: int, at: float) -> None:
-        self.first = self.last = committed
-        self.first_at = self.changed_at = at
-
-    def saw(self, committed: int, at: float) -> None:
-        """A look at the position."""
-        if committed != self.last:
-            if committed < self.last:
-                self.first, self.first_at = committed, at  # it went back: a rate from before would mislead
-            self.last, self.changed_at = committed, at
-
-    def eta(self, needs: int) -> float | None:
-        """Seconds until `needs` at the rate so far, or None while there is no rate."""
-        gained, took = self.last - self.first, self.changed_at - self.first_at
-        return (needs - self.last) * took / gained if gained > 0 and took > 0 else None
