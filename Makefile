@@ -7,7 +7,7 @@ DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
 # Broker tests mostly wait, so one process more than the cores of a small machine; JOBS=0 runs them one by one.
 JOBS   ?= 3
-PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) --dist loadfile)
+PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integration/test_growth.py \
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
@@ -81,9 +81,10 @@ model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, 
 format: $(STAMP)  ## rewrite the code in the house's format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-docs: $(STAMP)  ## the pages and tables that are made from the code and its tests
+docs: $(STAMP)  ## tables and pages that are made from the code and its tests, and the whole as a site in build/site
 	@$(BIN)/python tests/support/conformance.py --write
 	@$(BIN)/python tests/support/connect_docs.py --write
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -Im mkdocs build --quiet && echo "==> build/site/index.html"
 
 clean:  ## forget everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

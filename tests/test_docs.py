@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import keyorder
 import pytest
 from keyorder.connector import config
 from keyorder.connector.cli.main import COMMANDS
@@ -60,6 +64,26 @@ def test_links_lead_somewhere(document: Path) -> None:
     links = [link for link in _LINK.findall(document.read_text()) if "://" not in link]
 
     assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
+    """Every page is in the navigation, and each public name with its methods on the page of the Python API."""
+    done = subprocess.run(
+        [sys.executable, "-Im", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    navigation = (tmp_path / "index.html").read_text()
+    assert {page for page in pages if f'href="{page}.html"' not in navigation} == set()
+    api = (tmp_path / "api.html").read_text()
+    for name in set(keyorder.__all__) - {"__version__"}:
+        assert f'id="keyorder.{name}"' in api
+    assert 'id="keyorder.OrderedConsumer.gates"' in api
 
 
 def test_the_file_map_names_files_that_exist() -> None:
