@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import murmur2
-from keyorder import OrderedProducer
 from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.connector.operations.topic_settings import split_topic_config
+from keyorder.connector.producing.handover import Handover
 from keyorder.partitioner.epochs import ChangePhase, Drain, Epoch, Retirement
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.gates.gate import Gates
@@ -75,12 +75,12 @@ def test_records_without_a_key_go_to_active_partitions_only(monkeypatch: pytest.
     """Each active one gets some; one that is retired, added or about to be retired gets none; one lasts for a batch."""
     times = iter(number / 250 for number in range(10_000))
     monkeypatch.setattr(clock, "now", lambda: next(times))
-    producer: Any = object.__new__(OrderedProducer)
-    producer._sticky = {}
+    handover: Any = object.__new__(Handover)
+    handover._sticky = {}
 
     def placed(timeline: Timeline) -> list[int]:
         sending: Any = SimpleNamespace(timeline=timeline)
-        return [producer._place_unkeyed(TOPIC, sending) for _ in range(1_000)]
+        return [handover.place_unkeyed(TOPIC, sending) for _ in range(1_000)]
 
     active = timeline_of(2, [(6, {}, {}), (4, {}, {})])
     assert set(Counter(placed(active))) == {0, 1, 2, 3}

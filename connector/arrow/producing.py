@@ -84,7 +84,7 @@ class ColumnProducing:
         last = int(too_large[0]) if len(too_large) else rows.count
         if rows.count and not last:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-        sending = producer._topics.get(topic) or producer._first_use(topic)
+        sending = producer._topics.get(topic) or producer._admission.first_use(topic)
         accepted, patience = 0, clock.now() + producer._settings.control_timeout
         homes, hints = np.empty(rows.count, np.int32), np.zeros(rows.count, np.int64)
         opaques = np.empty(rows.count, np.int64)
@@ -133,12 +133,12 @@ class ColumnProducing:
         homes[first:last] = np.where(keyed, routes.home[slots], -1)
         hints[first:last] = np.where(keyed, routes.hint[slots], 0)
         if not keyed.all():
-            homes[first:last][~keyed] = producer._place_unkeyed(topic, sending)
+            homes[first:last][~keyed] = producer._handover.place_unkeyed(topic, sending)
         alone = keyed & routes.waiting[slots]
         if sending.held_keys:
             held = [-1 if key is None else key_hash(key) for key in sending.held_keys]
             alone |= np.isin(here, held)
-        if producer._tombstones.clears(topic):
+        if producer._deliveries.tombstones.clears(topic):
             alone |= hints[first:last] > 0
         self._count_in(topic, sending, homes[first:last], opaques[first:last])
         return self._send(topic, sending, rows, homes, hints, opaques, first, last, np.nonzero(alone)[0] + first)
@@ -161,7 +161,7 @@ class ColumnProducing:
                     if at < row:
                         break
                 if row < last:
-                    if not self._producer._take_row(topic, sending, *rows.row(row)):
+                    if not self._producer._handover.take_row(topic, sending, *rows.row(row)):
                         break
                     at = row + 1
         except (KafkaException, KeyorderError):
@@ -192,7 +192,7 @@ class ColumnProducing:
         return int(found[0]) if len(found) else len(hashes)
 
     def _take_over_blocked(self) -> None:
-        blocked = self._producer._blocked
+        blocked = self._producer._deliveries.blocked
         for topic, key in list(blocked):
             self.blocked.setdefault((topic, key_hash(key)), blocked.pop((topic, key)))
 
@@ -225,7 +225,7 @@ class ColumnProducing:
                     cohort.settles_at = clock.now() + self._producer._settings.request_timeout
             if failure.key_hash >= 0:
                 self.blocked[failure.topic, failure.key_hash] = text
-                self._producer._drop_behind(failure.topic, failure.key_hash, failure.code)
+                self._producer._handover.drop_behind(failure.topic, failure.key_hash, failure.code)
         if lost:
             for topic in {block.topic for _, block in self._blocks.values()}:
                 self.blocked[topic, _ANY_KEY] = "more records failed at once than could be noted"

@@ -13,7 +13,6 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from ...partitioner.epochs import ChangePhase
 from ...partitioner.errors import (
     BrokerUnreachableError,
     IneligibleWriterError,
@@ -25,11 +24,8 @@ from ...partitioner.errors import (
 from ...partitioner.records.control_records import (
     WRITERS_TOPIC,
     Lease,
-    Ready,
     encode_lease,
-    encode_ready,
     lease_key,
-    ready_key,
     topic_of_key,
 )
 from ...partitioner.timeline import Timeline
@@ -40,6 +36,7 @@ from ..config import ProducerSettings, connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot, writer_slot
 from ..kafka_errors import translate, translated
+from .answering import Answering
 
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.001
 
@@ -86,7 +83,7 @@ class WriterSession(threading.Thread):
         self._refused: dict[str, KeyorderError] = {}
         self._timelines: dict[str, Timeline] = {}
         self._parked: dict[str, ControlMessage] = {}
-        self._known_partitions: dict[str, int] = {}
+        self._answering = Answering(self.writer_id, self.lease, data, lock, self._send)
         self._look: Look | None = None
         self._looking_for: tuple[str, frozenset[str]] | None = None
         self._looked_for: tuple[str, frozenset[str]] | None = None
@@ -173,7 +170,7 @@ class WriterSession(threading.Thread):
         now = clock.now()
         self._keep_lease(now)
         self._admit_topics()
-        self._answer(now)
+        self._answering.answer(self.topics, self.harvest, now)
         self._pump()
 
     def _patience(self) -> float:
@@ -268,37 +265,6 @@ class WriterSession(threading.Thread):
                 with self._lock:
                     self.topics[topic] = TopicSending(timeline)
             event.set()
-
-    def _answer(self, now: float) -> None:
-        """Say READY for every attempt whose moving keys are held and resolved, and whose partitions we know."""
-        for topic, sending in list(self.topics.items()):
-            change = sending.timeline.change
-            if change is None:
-                continue
-            if self._known_partitions.get(topic, 0) < change.count:
-                self._refresh_partitions(topic)
-            if change.phase is not ChangePhase.PREPARE or sending.answered:
-                continue
-            self._data.poll(0)
-            with self._lock:
-                self.harvest()
-                epoch = sending.ready_epoch(now)
-                acknowledged = sending.acknowledged_origins()
-            known = self._known_partitions.get(topic, 0) >= change.count
-            if epoch is not None and known and self.lease.standing is Standing.LIVE:
-                ready = Ready(topic, self.writer_id, self.lease.nonce, epoch, acknowledged)
-                self._send(ready_key(topic, self.writer_id, self.lease.nonce), encode_ready(ready))
-                with self._lock:
-                    sending.said_ready(epoch)
-
-    def _refresh_partitions(self, topic: str) -> None:
-        """Let the data client learn of new partitions now, so that a release does not wait for its next refresh."""
-        try:
-            found = self._data.list_topics(topic, timeout=1.0).topics.get(topic)
-        except KafkaException:
-            return
-        if found is not None and found.error is None:
-            self._known_partitions[topic] = len(found.partitions)
 
     def _write_lease(self, lease: Lease) -> None:
         self._send(lease_key(self.writer_id, lease.nonce), encode_lease(lease))

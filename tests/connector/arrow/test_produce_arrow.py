@@ -44,7 +44,8 @@ def producer(request: pytest.FixtureRequest, kafka: KafkaUnderTest) -> Iterator[
     config = {**kafka.client_config(), "queue.buffering.max.messages": 600, "linger.ms": 5}
     with OrderedProducer({**config, "keyorder.arrow.native": request.param}) as made:
         yield made
-        assert made._columns is None or isinstance(made._columns._sender, NativeSender) == request.param
+        columns = made._deliveries.columns
+        assert columns is None or isinstance(columns._sender, NativeSender) == request.param
 
 
 @pytest.mark.kip("K253-01")
@@ -148,7 +149,7 @@ def test_a_failed_row_blocks_its_key_until_it_is_told(
         else:
             producer.poll(0)
             with producer._lock:
-                producer._harvest()
+                producer._deliveries.harvest()
             with pytest.raises(KeyBlockedError):
                 producer.produce(topic_name, "v", "b")
     assert producer.produce_arrow(topic_name, good) == 3

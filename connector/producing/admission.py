@@ -1,0 +1,67 @@
+"""A topic's first use by a producer: it is looked up, joined, adopted if it is not managed yet, and checked."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from ...partitioner.errors import UnmanagedTopicError
+from ...partitioner.writers.sending import TopicSending
+from ..admin import TopicAdmin
+from ..config import connection_of
+from ..control.control_topics import ensure
+from ..metadata import TopicIdentity, identify, is_compacted, patiently
+from .held_record import Record
+from .log_starts import LogStarts
+from .tombstoning import MoveTombstones
+from .writer_session import WriterSession
+
+
+class Admission:
+    """Lets topics in, once per topic and process. topics: where they are put. config: the producer's, as it is now."""
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        session: WriterSession,
+        tombstones: MoveTombstones,
+        log_starts: LogStarts,
+        topics: dict[str, TopicSending[Record]],
+    ) -> None:
+        self._config, self._session = config, session
+        self._tombstones, self._log_starts, self._topics = tombstones, log_starts, topics
+        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._lock = threading.Lock()
+
+    def first_use(self, topic: str) -> TopicSending[Record]:
+        """Join the topic's writers, on the caller's thread, so that errors reach it. See OrderedProducer.produce."""
+        settings = self._session.settings
+        with self._lock:
+            known = self._topics.get(topic)
+            if known is not None:
+                return known
+            if self._session.failure is not None:
+                raise self._session.failure
+            identity = patiently(lambda: self._look_up(topic), settings.control_timeout)
+            try:
+                sending = self._session.admit(topic)
+            except UnmanagedTopicError:
+                if not settings.adopt:
+                    raise
+                TopicAdmin(connection_of(self._config)).adopt(topic)
+                sending = self._session.admit(topic)
+            sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
+            if self._tombstones.clears(topic):
+                self._log_starts.follow(topic, lambda: sending.timeline.highest_count)
+            self._topics[topic] = sending
+            return sending
+
+    def _look_up(self, topic: str) -> TopicIdentity:
+        """See that the topic and the control topics are there, through a client that knows no dead broker yet."""
+        admin = AdminClient(connection_of(self._config))
+        identity = identify(admin, topic, self._bootstrap, 5.0)
+        ensure(admin, self._bootstrap, 5.0)
+        self._tombstones.topic_is(topic, is_compacted(admin, topic, self._bootstrap))
+        return identity
