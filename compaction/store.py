@@ -1,7 +1,8 @@
 """The highest version of each key: in memory up to a limit, and in an embedded database beyond it or across restarts.
 
-What is put in is only ever merged, and merging is the same in any order. So the part in memory need not know what the
-database holds of a key: both are merged when it is written down.
+In memory single records go to Python objects, and whole batches, or many objects, to columns where numba is installed.
+What is put in is only ever merged, and merging is the same in any order. So no part need know what another one holds of a
+key: they are merged when one is moved to the next, or when the key is asked for.
 """
 
 from __future__ import annotations
@@ -9,16 +10,26 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..partitioner.errors import ConfigError
 from .strategy import ABSENT
 from .versions import Entry, Last, Version
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .columns import VersionColumns
+    from .placing import Places
+
 DEFAULT_MEMORY = 256 * 1024 * 1024
 _OVERHEAD = 660  # bytes of a key's objects beside its contents, measured
 _CACHE_KIB = 32 * 1024
 _PAGE = 1000
+_MOST_OBJECTS = 20_000  # then they go to columns
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS versions (
     key BLOB PRIMARY KEY, known INT, version INT, epoch INT, place INT, partition INT, timestamp INT, headers TEXT,
@@ -55,6 +66,7 @@ class VersionStore:
         self._rows: dict[bytes, Entry] = {}
         self._bytes = 0
         self._displaced: set[bytes] = set()
+        self._columns: VersionColumns | None = None
         self._database: sqlite3.Connection | None = None
         if path is not None:
             self._open()
@@ -71,8 +83,7 @@ class VersionStore:
         if entry is None:
             self._rows[key] = Entry(version, Last(epoch, offset, version.epoch, version.offset))
             self._bytes += _OVERHEAD + len(key) + version.size()
-            if self._bytes > self._limit:
-                self.write_down({})
+            self._stay_within()
             return
         best, last = entry
         if (epoch, offset) > last[:2]:
@@ -86,9 +97,22 @@ class VersionStore:
         else:
             self._displaced.discard(key)
 
+    def fold(self, batch: pa.RecordBatch, places: Places) -> None:
+        """Take a batch in. Needs numba."""
+        from .columns import VersionColumns
+
+        if self._columns is None:
+            self._columns = VersionColumns()
+        self._columns.fold(batch, places)
+        self._stay_within()
+
     def get(self, key: bytes) -> Entry | None:
         """What is known of a key, None for nothing."""
         entry = self._rows.get(key)
+        if self._columns is not None:
+            folded = self._columns.get(key)
+            if folded is not None:
+                entry = folded if entry is None else folded.merged(entry)
         if self._database is not None:
             row = self._database.execute(f"SELECT {_COLUMNS} FROM versions WHERE key = ?", (key,)).fetchone()
             if row is not None:
@@ -98,6 +122,9 @@ class VersionStore:
 
     def displaced(self, after: bytes | None, limit: int) -> list[tuple[bytes, Entry]]:
         """Up to `limit` keys behind `after`, in their order, whose newest record is not their highest version."""
+        columns = self._in_columns()
+        if columns is not None:
+            return columns.displaced(after, limit)
         if self._database is None:
             keys = sorted(key for key in self._displaced if after is None or key > after)
             return [(key, self._rows[key]) for key in keys[:limit]]
@@ -109,6 +136,9 @@ class VersionStore:
 
     def count_displaced(self) -> int:
         """How many such keys there are."""
+        columns = self._in_columns()
+        if columns is not None:
+            return columns.count_displaced()
         if self._database is None:
             return len(self._displaced)
         self.write_down({})
@@ -117,6 +147,10 @@ class VersionStore:
 
     def entries(self) -> Iterator[tuple[bytes, Entry]]:
         """All keys, tombstones included, page by page: what is put in meanwhile may or may not appear."""
+        columns = self._in_columns()
+        if columns is not None:
+            yield from columns.entries()
+            return
         if self._database is None:
             yield from list(self._rows.items())
             return
@@ -135,6 +169,9 @@ class VersionStore:
 
     def count(self) -> tuple[int, int]:
         """(keys with a value, keys whose highest version is a tombstone)."""
+        columns = self._in_columns()
+        if columns is not None:
+            return columns.count()
         if self._database is None:
             live = sum(entry.best.value is not None for entry in self._rows.values())
             return live, len(self._rows) - live
@@ -146,13 +183,13 @@ class VersionStore:
         """Move what is in memory to the database, together with `facts` in one transaction."""
         database = self._database or self._open()
         with database:
-            database.executemany(_UPSERT, (_row(key, entry) for key, entry in self._rows.items()))
-            lasts = ((*entry.last, key) for key, entry in self._rows.items())
-            database.executemany(_LAST, lasts)
+            entries = chain(self._rows.items(), self._columns.entries() if self._columns is not None else ())
+            while page := list(islice(entries, _PAGE)):
+                database.executemany(_UPSERT, (_row(key, entry) for key, entry in page))
+                database.executemany(_LAST, ((*entry.last, key) for key, entry in page))
             database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
-        self._rows.clear()
-        self._displaced.clear()
-        self._bytes = 0
+        self._forget_objects()
+        self._columns = None
 
     def facts(self) -> dict[str, str]:
         """What `write_down` was given last, by name."""
@@ -160,21 +197,55 @@ class VersionStore:
 
     def clear(self, keep_floors: bool = False) -> None:
         """Forget everything; with `keep_floors` all but the keys whose highest version is a tombstone."""
-        floors = {key: entry for key, entry in self._rows.items() if keep_floors and entry.best.value is None}
+        floors: list[tuple[bytes, Entry]] = []
+        columns = self._in_columns()
         if self._database is not None:
             if keep_floors:
                 self.write_down({})
             with self._database:
                 self._database.execute("DELETE FROM versions" + (" WHERE value IS NOT NULL" if keep_floors else ""))
                 self._database.execute("DELETE FROM facts")
-            floors = {}
-        self._rows, self._displaced = floors, {key for key, entry in floors.items() if entry.displaced}
-        self._bytes = sum(_OVERHEAD + len(key) + entry.best.size() for key, entry in floors.items())
+        elif keep_floors and columns is not None:
+            floors = columns.tombstones()
+        elif keep_floors:
+            floors = [(key, entry) for key, entry in self._rows.items() if entry.best.value is None]
+        self._forget_objects()
+        self._columns = None
+        self._rows = dict(floors)
+        self._displaced = {key for key, entry in floors if entry.displaced}
+        self._bytes = sum(_OVERHEAD + len(key) + entry.best.size() for key, entry in floors)
 
     def close(self) -> None:
         """Release the database; a temporary one is gone."""
         if self._database is not None:
             self._database.close()
+
+    def _stay_within(self) -> None:
+        """Move what is in memory to where it takes less."""
+        if len(self._rows) > _MOST_OBJECTS:
+            kind = _columns_type()
+            if self._columns is None and kind is not None:
+                self._columns = kind()
+            self._pack()
+        if self._bytes + (0 if self._columns is None else self._columns.size) > self._limit:
+            self.write_down({})
+
+    def _pack(self) -> None:
+        if self._columns is not None and self._rows:
+            self._columns.put(list(self._rows.items()))
+            self._forget_objects()
+
+    def _in_columns(self) -> VersionColumns | None:
+        """The columns, with all there is in them; None where there are none, or a database too."""
+        if self._columns is None or self._database is not None:
+            return None
+        self._pack()
+        return self._columns
+
+    def _forget_objects(self) -> None:
+        self._rows.clear()
+        self._displaced.clear()
+        self._bytes = 0
 
     def _open(self) -> sqlite3.Connection:
         # An empty name is sqlite's own temporary database: in memory up to its cache, in an unnamed file beyond it.
@@ -191,6 +262,15 @@ class VersionStore:
             raise ConfigError("state", f"{self._path} cannot be used ({raised})", "name another file") from raised
         self._database = database
         return database
+
+
+@cache
+def _columns_type() -> type[VersionColumns] | None:
+    try:
+        from .columns import VersionColumns
+    except ImportError:
+        return None
+    return VersionColumns
 
 
 def _row(key: bytes, entry: Entry) -> tuple[object, ...]:

@@ -8,58 +8,28 @@ record that says, or shows, that it is of a newer layout is judged.
 
 from __future__ import annotations
 
-import gc
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from confluent_kafka import Message
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..connector import clock
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG
 from ..connector.config import split
 from ..connector.consuming.view import View, ViewKeeper
 from ..connector.log_offsets import LogOffsets
-from ..connector.messages import Headers, offset_of
 from ..partitioner.errors import ConfigError, StaleViewError
-from ..partitioner.routing import HINT_HEADER, parse_hint
+from .folding import Counts, Folder
 from .store import VersionStore
-from .strategy import ABSENT, Strategy, StrategyKind, malformed
+from .strategy import Strategy
 from .topic_log import TopicLog
-from .versions import Version, copied_place, place_epoch, positions_text
-
-if TYPE_CHECKING:
-    from .reduction import Reduced
+from .versions import positions_text
 
 _OPTIONS = {STRATEGY_CONFIG: "the topic's own by default", HEADER_CONFIG: "the header of the header strategy"}
 _LOOK_S = 30.0
 _BULK_RECORDS = 20_000  # from here on reading by columns is worth its start
-_BULK_ROWS = 400_000  # the more rows are reduced at once, the fewer are left for Python
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was read. malformed: version headers of another length than 8, which count as none.
-
-    unversioned: records without a version under the header strategy. strays: records that lie where their key had no home.
-    move_tombstones: null values that clear a moved key's earlier home; they are no versions. copies: a compactor's.
-    """
-
-    records: int = 0
-    bytes: int = 0
-    tombstones: int = 0
-    malformed: int = 0
-    unversioned: int = 0
-    unkeyed: int = 0
-    strays: int = 0
-    move_tombstones: int = 0
-    copies: int = 0
-    per_partition: dict[int, int] = field(default_factory=dict)
 
 
 class VersionTable:
@@ -79,7 +49,7 @@ class VersionTable:
         ours, theirs = split(config, _OPTIONS, "a compacted view")
         if strategy is None and STRATEGY_CONFIG in ours:
             strategy = Strategy.of({name: str(value) for name, value in ours.items()})
-        self.topic, self.store, self.counts = topic, store, Counts()
+        self.topic, self.store = topic, store
         self._explicit = strategy
         self._log = TopicLog(theirs, topic)
         self._starts = LogOffsets(theirs)
@@ -87,9 +57,20 @@ class VersionTable:
         self._keeper.start()
         self._keeper.follow(topic)
         self._view: View | None = None
-        self.strategy = strategy or Strategy()
+        self._folder = Folder(store, self.topic_id, strategy or Strategy(), self._look)
+        self._fetched = 0.0
         self.rebuilds = 0
         self.lock = threading.RLock()
+
+    @property
+    def strategy(self) -> Strategy:
+        """How versions compete."""
+        return self._folder.strategy
+
+    @property
+    def counts(self) -> Counts:
+        """What was read."""
+        return self._folder.counts
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -110,7 +91,7 @@ class VersionTable:
     def start(self) -> None:
         """Find the strategy and the positions. Raises ConfigError for a store that belongs to another topic."""
         self._refresh(clock.now())
-        self.strategy = self._chosen()
+        self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)
         self._log.assign(self._resumed())
 
     def turn(self, timeout: float) -> int:
@@ -125,7 +106,8 @@ class VersionTable:
             self._rebuild()
         batch = self._log.poll(timeout)
         with self.lock:
-            self._fold(batch)
+            self._fetched = clock.now()
+            self._folder.fold(batch, self.view)
         return len(batch)
 
     def ends(self) -> dict[int, int]:
@@ -149,9 +131,10 @@ class VersionTable:
                 progress(total - min(left, total), total)
 
         if total >= _BULK_RECORDS:
-            for batch in self._log.columns(ends, _BULK_ROWS):
-                with self.lock, _no_garbage_collection():
-                    self._fold_columns(batch)
+            for batch in self._log.columns(ends):
+                with self.lock:
+                    self._fetched = clock.now()
+                    self._folder.fold_columns(batch, self.view)
                 passed()
         while not self.reached(ends):
             self.turn(0.2)
@@ -169,135 +152,16 @@ class VersionTable:
         self._log.close()
         self._starts.close()
 
-    def _fold(self, batch: list[Message]) -> None:
-        fetched = clock.now()
-        for message in batch:
-            partition = message.partition()
-            assert partition is not None
-            key, value = _bytes(message.key()), _bytes(message.value())
-            self._count(partition, 1, len(key or b"") + len(value or b""))
-            headers: Headers | None = message.headers()  # type: ignore[assignment]  # values come as bytes
-            self._take(fetched, key, value, partition, offset_of(message), message.timestamp()[1], headers)
-
-    def _take(
-        self,
-        fetched: float,
-        key: bytes | None,
-        value: bytes | None,
-        partition: int,
-        offset: int,
-        timestamp: int,
-        headers: Headers | None,
-    ) -> None:
-        """Fold one record in."""
-        counts, strategy, view = self.counts, self.strategy, self.view
-        if key is None:
-            counts.unkeyed += 1
-            return
-        hint = _hint(headers) if headers else None
-        route = view.routing.of(key)
-        epoch = view.timeline.epochs[0].number
-        if hint is not None or route.moves or route.home != partition:
-            if self._must_look(key, partition, offset, hint, view.timeline.newest.number):
-                self._refresh(fetched)
-            routing = self.view.routing
-            if value is None and routing.is_move_tombstone(key, partition, hint):
-                counts.move_tombstones += 1
-                return
-            epoch = place_epoch(routing, key, partition, offset)
-            counts.strays += epoch < 0
-        counts.tombstones += value is None
-        if strategy.kind is StrategyKind.HEADER:
-            counts.malformed += malformed(headers, strategy.header)
-        number = strategy.version(offset, timestamp, headers)
-        counts.unversioned += number == ABSENT
-        # By offset the last record wins whatever it is, as it does for the broker.
-        by_place = strategy.kind is StrategyKind.OFFSET or not headers
-        original = None if by_place or headers is None else copied_place(headers, self.topic_id, value)
-        if original is None:
-            self.store.put(key, Version(number, epoch, offset, partition, timestamp, headers, value))
-        else:
-            counts.copies += 1
-            self.store.put(key, Version(number, *original, partition, timestamp, headers, value), (epoch, offset))
-
-    def _count(self, partition: int, records: int, size: int) -> None:
-        self.counts.records += records
-        self.counts.bytes += size
-        self.counts.per_partition[partition] = self.counts.per_partition.get(partition, 0) + records
-
-    def _fold_columns(self, batch: Any) -> None:
-        """Fold a batch of Arrow columns in: by columns where keys are at home and never moved, row by row elsewhere."""
-        from .reduction import python_bytes, python_headers, reduce_batch
-
-        fetched = clock.now()
-        reduced = reduce_batch(batch, self.strategy)
-        routing, first = self.view.routing, self.view.timeline.epochs[0].number
-        plain = []
-        for key, partition in zip(reduced.keys, reduced.partitions, strict=True):
-            route = routing.of(key)
-            plain.append(route.home == partition and not route.moves)
-        alone = self._count_columns(batch, reduced, plain)
-        times = batch.column("timestamp").cast("int64").to_numpy() // 1000
-        offsets = batch.column("offset").to_numpy()
-        best, last = reduced.best, reduced.last
-        values = python_bytes(batch.column("value").take(best))
-        headers = python_headers(batch.column("headers").take(best))
-        rows = zip(
-            reduced.keys, plain, reduced.partitions, best.tolist(), offsets[best].tolist(), times[best].tolist(),
-            reduced.known[best].tolist(), reduced.version[best].tolist(), values, headers, last.tolist(), strict=True,
-        )  # fmt: skip
-        put = self.store.put
-        for key, fits, partition, row, offset, time, known, number, value, own, newest in rows:
-            if not fits:
-                continue
-            put(key, Version(number if known else ABSENT, first, offset, partition, time, own, value))
-            if newest != row:
-                # It lost to the best one of its group: all that counts is that it is the newest.
-                lost = int(reduced.version[newest]) if reduced.known[newest] else ABSENT
-                put(key, Version(lost, first, int(offsets[newest]), partition, 0, None, None))
-        if len(alone):
-            taken = batch.take(alone)
-            columns = (python_bytes(taken.column("key")), python_bytes(taken.column("value")))
-            partitions = taken.column("partition").to_numpy().tolist()
-            places = (
-                partitions,
-                offsets[alone].tolist(),
-                times[alone].tolist(),
-                python_headers(taken.column("headers")),
-            )
-            for key, value, partition, offset, time, own in zip(*columns, *places, strict=True):
-                self._take(fetched, key, value, partition, offset, time, own)
-
-    def _count_columns(self, batch: Any, reduced: Reduced, plain: list[bool]) -> Any:
-        """Count a batch; returns its rows that have to be taken one by one."""
-        import numpy as np
-        import pyarrow.compute as pc
-
-        sizes = sum(
-            pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy(zero_copy_only=False)
-            for name in ("key", "value")
-        )
-        partitions = batch.column("partition").to_numpy(zero_copy_only=False)
-        for partition in np.unique(partitions).tolist():
-            here = partitions == partition
-            self._count(partition, int(here.sum()), int(sizes[here].sum()))
-        by_columns = (np.array([*plain, False])[reduced.group]) & ~reduced.special
-        null = batch.column("value").is_null().to_numpy(zero_copy_only=False)
-        self.counts.tombstones += int((null & by_columns).sum())
-        self.counts.unversioned += int((~reduced.known & by_columns).sum())
-        self.counts.malformed += int((reduced.malformed & by_columns).sum())
-        return np.flatnonzero(~by_columns)
-
-    def _must_look(self, key: bytes, partition: int, offset: int, hint: int | None, newest: int) -> bool:
-        if hint is not None and (hint > newest or not self.view.managed):
-            return True
-        return self.view.managed and self.view.routing.is_stray(key, partition, offset)
-
     def _refresh(self, since: float) -> None:
         """See that the timeline is as new as `since`. Raises StaleViewError."""
         if self._keeper.as_of(self.topic) < since and not self._keeper.await_look(self.topic, since, _LOOK_S):
             raise StaleViewError(self.topic, _LOOK_S)
         self._take_view()
+
+    def _look(self) -> View:
+        """A view that is as new as what was fetched last."""
+        self._refresh(self._fetched)
+        return self.view
 
     def _take_view(self) -> None:
         partitions = self._log.partitions or self._log.identity.partitions
@@ -350,32 +214,7 @@ class VersionTable:
 
     def _rebuild(self) -> None:
         with self.lock:
-            self.strategy = self._chosen()
+            self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)
             self.rebuilds += 1
-            self.counts = Counts()
             self.store.clear()
             self._log.assign(dict.fromkeys(self._log.positions, 0))
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """The collector would walk all versions again for every few thousand new ones, which are no garbage."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _hint(headers: Headers) -> int | None:
-    found = None
-    for name, value in headers:
-        if name == HINT_HEADER:
-            found = parse_hint(value)
-    return found
-
-
-def _bytes(data: bytes | str | None) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000
 _BATCH_ROWS = 100_000
-_BATCH_BYTES = 256 * 1024 * 1024
 _DISCOVERY_S = 10.0
 _OVERTAKEN = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
 _FINAL = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -91,15 +90,14 @@ class TopicLog:
                 raise translate(error, "read", f"topic {self._topic}", self._bootstrap)
         return read
 
-    def columns(self, ends: Mapping[int, int], rows: int) -> Iterator[Any]:
-        """What lies below `ends`, as Arrow batches of some `rows`; `positions` move as they are taken.
+    def columns(self, ends: Mapping[int, int]) -> Iterator[Any]:
+        """What lies below `ends`, as Arrow batches; `positions` move as they are taken.
 
         Nothing without pyarrow and numba. Afterwards `poll` goes on behind them, also where the log start has overtaken
         the reader. Raises as ArrowReader.
         """
         try:
             from ..connector.arrow.reader import ArrowReader
-            from ..connector.arrow.tap import concat
         except ImportError:
             return
         starts = self._offsets.earliest([(self._topic, p) for p in ends])
@@ -108,15 +106,11 @@ class TopicLog:
         try:
             with ArrowReader({**self._config, "fetch.wait.max.ms": 100}) as reader:
                 reader.assign({self._topic: ranges})
-                held: list[Any] = []
                 while not reader.done:
-                    held.append(reader.read(_BATCH_ROWS, 0.5))
-                    if reader.done or sum(map(len, held)) >= rows or sum(b.nbytes for b in held) >= _BATCH_BYTES:
-                        batch = concat(held)
-                        if len(batch):
-                            yield batch
-                        held = []
-                        self._passed(reader, ranges)
+                    batch = reader.read(_BATCH_ROWS, 0.5)
+                    if len(batch):
+                        yield batch
+                    self._passed(reader, ranges)
                 self._passed(reader, ranges)
         except KafkaException as raised:
             if raised.args[0].code() not in _OVERTAKEN:

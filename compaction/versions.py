@@ -99,7 +99,8 @@ def original_of(header: bytes, topic_id: str, checksum: int) -> tuple[int, int] 
     found = _COPY.fullmatch(header)
     if found is None or found[1] != topic_id.encode() or int(found[4]) != checksum:
         return None
-    return int(found[2]), int(found[3])
+    epoch, offset = int(found[2]), int(found[3])
+    return (epoch, offset) if -(2**31) <= epoch < 2**31 and offset < 2**63 else None
 
 
 def place_epoch(routing: Routing, key: bytes, partition: int, offset: int) -> int:

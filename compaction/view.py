@@ -14,9 +14,10 @@ from ..connector import clock
 from ..connector.kafka_errors import translate
 from ..partitioner.errors import BrokerUnreachableError, KeyorderError
 from ..partitioner.hashing import key_bytes
+from .folding import Counts
 from .store import DEFAULT_MEMORY, VersionStore
 from .strategy import Strategy
-from .table import Counts, Progress, VersionTable
+from .table import Progress, VersionTable
 from .versions import Version
 
 _SAVE_S = 10.0
