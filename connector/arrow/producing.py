@@ -224,15 +224,19 @@ class ColumnProducing:
                 if failure.code in _UNRESOLVED and (block.topic, block.partition) == (failure.topic, failure.partition):
                     cohort.settles_at = clock.now() + self._producer._settings.request_timeout
             if failure.key_hash >= 0:
-                self.blocked[failure.topic, failure.key_hash] = text
+                self._block((failure.topic, failure.key_hash), text)
                 self._producer._handover.drop_behind(failure.topic, failure.key_hash, failure.code)
         if lost:
             for topic in {block.topic for _, block in self._blocks.values()}:
-                self.blocked[topic, _ANY_KEY] = "more records failed at once than could be noted"
+                self._block((topic, _ANY_KEY), "more records failed at once than could be noted")
         for cohort, (sending, block) in list(self._blocks.items()):
-            if not cohort.unresolved and not sending.is_current(cohort):
+            if not cohort.on_the_way() and not sending.is_current(cohort):
                 del self._blocks[cohort]
                 self._sender.tally.release(block)
+
+    def _block(self, key: tuple[str, int], why: str) -> None:
+        self.blocked[key] = why
+        self._producer._handover.topics[key[0]].close_lanes()
 
     def failures(self) -> list[Failure]:
         """Rows that failed since the last call; their keys are free again, since the application knows now."""

@@ -34,10 +34,16 @@ class Answering:
         self._lock, self._send = lock, send
         self._known_partitions: dict[str, int] = {}
 
-    def answer(self, topics: Mapping[str, TopicSending[Any]], harvest: Callable[[], None], now: float) -> None:
+    def answer(
+        self,
+        topics: Mapping[str, TopicSending[Any]],
+        serve: Callable[[], object],
+        harvest: Callable[[], None],
+        now: float,
+    ) -> None:
         """Say READY for every attempt whose moving keys are held and resolved, and whose partitions we know.
 
-        harvest: under the lock, takes in what is counted elsewhere of records on the way.
+        serve: serves delivery reports. harvest: under the lock, takes in what is counted elsewhere of records on the way.
         """
         for topic, sending in list(topics.items()):
             change = sending.timeline.change
@@ -47,7 +53,7 @@ class Answering:
                 self._refresh_partitions(topic)
             if change.phase is not ChangePhase.PREPARE or sending.answered:
                 continue
-            self._data.poll(0)
+            serve()
             with self._lock:
                 harvest()
                 epoch = sending.ready_epoch(now)

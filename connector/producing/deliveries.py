@@ -21,6 +21,7 @@ from ...partitioner.writers.sending import Cohort, Held, TopicSending
 from .. import clock
 from .held_record import DeliveryCallback, Record, row_failed, undelivered
 from .holding import Holding
+from .serving import Serving
 from .tombstoning import MoveTombstones
 from .writer_session import WriterSession
 
@@ -35,8 +36,9 @@ _UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaErr
 class Deliveries:
     """The delivery reports of one producer.
 
-    columns: the rows of produce_arrow, once it was used. blocked: {(topic, key): why} of keys of which a record failed
-    unheard. clearing: records that wait for the move tombstones that they caused. log_starts: see MoveTombstones.
+    columns: the rows of produce_arrow, once it was used. serving: who serves the reports. blocked: {(topic, key): why}
+    of keys of which a record failed unheard. clearing: records that wait for the move tombstones that they caused.
+    log_starts: see MoveTombstones.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Deliveries:
         self._request_timeout = session.settings.request_timeout
         self._events: deque[Callable[[], object]] = deque()
         self._deferred: deque[tuple[DeliveryCallback, KafkaError | None, Message]] = deque()
+        self.serving = Serving(raw, self._run_deferred)
         self.tombstones = MoveTombstones(raw, self._tombstone_resolved, log_starts)
         self.columns: ColumnProducing | None = None
         self.blocked: dict[tuple[str, bytes], str] = {}
@@ -61,14 +64,32 @@ class Deliveries:
         """Records acknowledged whose callbacks have not run yet."""
         return self.clearing + len(self._deferred)
 
+    @property
+    def any_blocked(self) -> bool:
+        """Whether a key of any topic is blocked."""
+        return bool(self.blocked) or (self.columns is not None and bool(self.columns.blocked))
+
     def told(
         self, sending: TopicSending[Record], cohort: Cohort, callback: DeliveryCallback | None
     ) -> Callable[..., None]:
         """What the client library is to call for a record that is counted in `cohort`; one object for runs of records."""
-        told = cohort.told
-        if told is None or told[0] is not callback:
-            told = cohort.told = callback, partial(self._delivered, sending, cohort, callback)
-        return told[1]
+        known = cohort.told
+        if known[0] is callback:
+            return known[1]
+        ended, serving = cohort.ended, self.serving
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            """A record's fate. The usual one costs no lock."""
+            if error is not None or serving.by_session:
+                self._delivered(sending, cohort, callback, error, message)
+                return
+            cohort.last = message  # before it counts as resolved, so that READY can name it
+            ended()
+            if callback is not None:
+                callback(None, message)
+
+        cohort.told = callback, delivered
+        return delivered
 
     def told_moved(self, record: Record, cohort: Cohort, key: bytes, route: Route) -> DeliveryCallback:
         """The same for the first write of a moved key on a compacted topic."""
@@ -102,7 +123,7 @@ class Deliveries:
         else:
             call()
 
-    def run_deferred(self) -> int:
+    def _run_deferred(self) -> int:
         """Run what was put aside, on a thread of the application's. Returns how many."""
         count = 0
         while self._events:
@@ -120,6 +141,11 @@ class Deliveries:
             count += 1
         return count
 
+    def _block(self, topic: str, key: bytes, error: KafkaError) -> None:
+        self.blocked[topic, key] = error.str()
+        for sending in self._session.topics.values():
+            sending.close_lanes()
+
     def _delivered(
         self,
         sending: TopicSending[Record],
@@ -128,24 +154,12 @@ class Deliveries:
         error: KafkaError | None,
         message: Message,
     ) -> None:
-        """A record's fate. Runs on whichever thread polls; the user's callback only ever on a thread of the user's."""
+        """The fate of a record that failed, or of one that the session's thread may have served."""
         ours = threading.get_ident() == self._session.ident
-        if error is None and not ours:
-            with self._lock:
-                cohort.unresolved -= 1
-                offset = message.offset()
-                if offset is not None and offset >= sending.acknowledged.get(cohort.partition, 0):
-                    sending.acknowledged[cohort.partition] = offset + 1
-            if callback is not None:
-                callback(None, message)
-            return
         dropped: list[Held[Record]] = []
         with self._lock:
-            cohort.unresolved -= 1
             if error is None:
-                offset = message.offset()
-                if offset is not None and offset >= sending.acknowledged.get(cohort.partition, 0):
-                    sending.acknowledged[cohort.partition] = offset + 1
+                cohort.last = message
             else:
                 if error.code() in _UNRESOLVED:
                     cohort.settles_at = clock.now() + self._request_timeout
@@ -155,7 +169,8 @@ class Deliveries:
                     key = key_bytes(key)
                     dropped = self._holding.drop_key(sending, key)
                     if (ours or callback in (None, row_failed)) and error.code() not in _PURGED:
-                        self.blocked[(message.topic() or "", key)] = error.str()
+                        self._block(message.topic() or "", key, error)
+            cohort.ended()
         if callback is row_failed:
             if error is not None:
                 self._row_failed(error, message)

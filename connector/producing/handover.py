@@ -6,6 +6,7 @@ is waited for, or is judged by it.
 
 from __future__ import annotations
 
+import sys
 import threading
 from random import randrange
 from typing import Any
@@ -18,11 +19,13 @@ from ...partitioner.routing import Route
 from ...partitioner.writers.sending import Held, TopicSending
 from .. import clock
 from .deliveries import Deliveries
-from .held_record import DeliveryCallback, Headers, Record, row_failed, with_hint
+from .held_record import Headers, Record, row_failed, with_hint
 from .holding import Holding
 from .writer_session import WriterSession
 
 _STICKY_SECONDS = 0.01
+# Lanes are safe where one thread at a time runs, each of whose steps the others see in their order.
+_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Handover:
@@ -37,37 +40,6 @@ class Handover:
         self._sticky: dict[str, tuple[int, float]] = {}
         self._produce = raw.produce
         self.topics: dict[str, TopicSending[Record]] = {}
-
-    def flows(
-        self,
-        sending: TopicSending[Record],
-        topic: str,
-        key: bytes,
-        value: Any,
-        callback: DeliveryCallback | None,
-        timestamp: int,
-        headers: Headers,
-    ) -> bool:
-        """Send the usual record at once: nothing is held, blocked or being prepared, and its key never moved.
-
-        The short way of what `take` does for all others. False: it was not that kind of record, and is not sent.
-        """
-        routing, deliveries = sending.routing, self._deliveries
-        if sending.held or routing.preparing or deliveries.blocked or self._session.failure is not None:
-            return False
-        if clock.now() >= self._session.send_until:
-            return False
-        route = routing.of(key)
-        if route.hint or (deliveries.columns is not None and deliveries.columns.blocked):
-            return False
-        cohort = sending.cohort(route.home)
-        told = deliveries.told(sending, cohort, callback)
-        if headers is None:
-            self._produce(topic, value, key, route.home, told, None, timestamp)
-        else:
-            self._produce(topic, value, key, route.home, told, None, timestamp, headers)
-        cohort.unresolved += 1
-        return True
 
     def take(self, record: Record, key: bytes | None, explicit: int | None) -> None:
         """Hand over or hold. explicit: where the application placed the record itself.
@@ -90,6 +62,12 @@ class Handover:
             self._holding.hold(key, record, now, explicit)
         else:
             self._hand_over(record, key, route, explicit)
+            if key is not None and route is not None and self._plain(record.topic, route):
+                sending.open_lane(key, route)
+
+    def _plain(self, topic: str, route: Route) -> bool:
+        """Whether records of a route may go without the lock: no key is blocked, and none has to be cleared elsewhere."""
+        return _GIL and not self._deliveries.any_blocked and not (route.hint and self._tombstones.clears(topic))
 
     def take_row(
         self,
@@ -162,7 +140,7 @@ class Handover:
             self._produce(record.topic, record.value, key, partition, done, None, record.timestamp)
         else:
             self._produce(record.topic, record.value, key, partition, done, None, record.timestamp, headers)
-        cohort.unresolved += 1
+        cohort.started()
 
     def _release_one(self, held: Held[Record], route: Route | None) -> bool:
         now = clock.now()

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, murmur2
 
 from ...partitioner.errors import PartitionRefusedError
 from ...partitioner.hashing import key_bytes
@@ -20,7 +20,7 @@ from .admission import Admission
 from .batches import produce_each
 from .deliveries import Deliveries
 from .handover import Handover
-from .held_record import DeliveryCallback, Headers, Record
+from .held_record import DeliveryCallback, Headers, Record, with_hint
 from .holding import Holding
 from .log_starts import LogStarts
 from .transactions import Transactions
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
 
     from ..arrow.tally import Failure
+
+_now = clock.now
+# What the client library raises for a record that it has not taken. After anything else (a signal's) it may have.
+_REFUSED = (BufferError, KafkaException, TypeError, ValueError, OverflowError, RuntimeError)
 
 # A program may end without close(), as confluent_kafka lets it: its lease must not keep the next change waiting.
 _OPEN: WeakSet[OrderedProducer] = WeakSet()
@@ -61,13 +65,15 @@ class OrderedProducer:
         self._log_starts = LogStarts(connection)
         self._holding = Holding(self._settings.hold_limit)
         self._deliveries = Deliveries(self._raw, self._lock, self._session, self._holding, self._log_starts.of)
+        self._serving = self._deliveries.serving
         self._handover = Handover(self._raw, self._lock, self._session, self._deliveries, self._holding)
         self._topics = self._handover.topics
         self._admission = Admission(
             self._config, self._session, self._deliveries.tombstones, self._log_starts, self._topics
         )
         self._transactions = Transactions(self._raw)
-        self._session.harvest = self._deliveries.harvest
+        self._session.harvest, self._session.serve = self._deliveries.harvest, self._serving.for_session
+        self._produce, self._told = self._raw.produce, self._deliveries.told
         self._closed = False
         self._session.start()
         _OPEN.add(self)
@@ -88,19 +94,32 @@ class OrderedProducer:
         Raises BufferError (the queue is full: call poll), KeyTypeError, PartitionRefusedError, KeyBlockedError,
         TopicNotFoundError, UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError, IneligibleWriterError.
         """
+        sending, done = self._topics.get(topic), on_delivery or callback
+        data = key if type(key) is bytes else None if key is None else key_bytes(key)
+        if sending is not None and data is not None and partition < 0 and (lanes := sending.lanes) is not None:
+            lane = lanes.of[murmur2(data, lanes.period)]
+            if lane is not None:
+                # Without the lock: see Lanes. Started, then looked, then handed over: that order keeps the keys' order.
+                cohort = lane.cohort
+                known = cohort.told
+                told = known[1] if known[0] is done else self._told(sending, cohort, done)
+                more = headers if lane.header is None else with_hint(headers, lane.header)
+                cohort.started()
+                if lanes.open and _now() < self._session.send_until:
+                    try:
+                        self._produce(topic, value, data, cohort.partition, told, None, timestamp, more)
+                    except _REFUSED:
+                        cohort.ended()
+                        raise
+                    return
+                cohort.ended()
         if self._closed:
             raise RuntimeError("Producer has been closed")
-        data = None if key is None else key_bytes(key)
-        known = self._topics.get(topic)
-        if data is not None and partition < 0 and known is not None:
-            with self._lock:
-                if self._handover.flows(known, topic, data, value, on_delivery or callback, timestamp, headers):
-                    return
         explicit = partition if partition >= 0 else None
         if explicit is not None and not self._settings.allow_explicit_partition:
             raise PartitionRefusedError(topic, partition)
-        sending = known or self._admission.first_use(topic)
-        record = Record(topic, sending, value, on_delivery or callback, timestamp, headers)
+        sending = sending or self._admission.first_use(topic)
+        record = Record(topic, sending, value, done, timestamp, headers)
         with self._lock:
             self._handover.take(record, data, explicit)
 
@@ -163,20 +182,13 @@ class OrderedProducer:
 
     def poll(self, timeout: float = -1) -> int:
         """Run delivery callbacks for up to `timeout` seconds (-1: until there is one). Returns how many events ran."""
-        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
-        while True:
-            served = self._deliveries.run_deferred() + int(self._raw.poll(self._slice(deadline)))
-            served += self._deliveries.run_deferred()
-            if served or (deadline is not None and clock.now() >= deadline):
-                return served
+        return self._serving.poll(timeout)
 
     def flush(self, timeout: float = -1) -> int:
         """Wait until every record, held ones included, is delivered or failed. Returns how many are left."""
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         while True:
-            self._deliveries.run_deferred()
-            self._raw.flush(self._slice(deadline))
-            self._deliveries.run_deferred()
+            self._serving.flush(deadline)
             left = len(self)
             if left and self._session.failure is not None:
                 raise self._session.failure
@@ -262,7 +274,7 @@ class OrderedProducer:
                 raise
             left = len(self)
         finally:
-            self._closed = True
+            self._end()
             self._session.stop(10)
             self._log_starts.close()
             if self._deliveries.columns is not None:
@@ -274,7 +286,7 @@ class OrderedProducer:
     def leave(self, timeout: float = 2.0) -> None:
         """Leave the writer set if nothing is on its way; else the lease runs out by itself, as after a crash."""
         if not self._closed and not len(self._raw):
-            self._closed = True
+            self._end()
             self._session.stop(timeout)
 
     def __enter__(self) -> OrderedProducer:
@@ -285,6 +297,9 @@ class OrderedProducer:
     ) -> None:
         self.close()
 
-    def _slice(self, deadline: float | None) -> float:
-        """A wait short enough to notice what the session's thread has put aside for this one."""
-        return 0.05 if deadline is None else max(0.0, min(0.05, deadline - clock.now()))
+    def _end(self) -> None:
+        """Nothing more is taken."""
+        with self._lock:
+            self._closed = True
+            for sending in self._topics.values():
+                sending.close_lanes()

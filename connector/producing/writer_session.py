@@ -51,6 +51,7 @@ class WriterSession(threading.Thread):
 
     lock: guards `topics` and everything inside. data: the client that sends the user's records.
     harvest: under the lock, takes in what is counted elsewhere of records on the way, before that is judged.
+    serve: serves delivery reports, without waiting.
     pump: sends what may be sent of the held records; called without the lock.
     reader, control: clients in place of its own, for many sessions in one process that somebody else drives.
     """
@@ -75,6 +76,7 @@ class WriterSession(threading.Thread):
         self.topics: dict[str, TopicSending[Any]] = {}
         self.send_until = float("-inf")
         self.harvest: Callable[[], None] = lambda: None
+        self.serve: Callable[[], object] = lambda: data.poll(0)
         self.failure: KeyorderError | None = None
         self._reader = reader or ControlReader(config)
         self._reader.interested = self._is_ours
@@ -170,7 +172,7 @@ class WriterSession(threading.Thread):
         now = clock.now()
         self._keep_lease(now)
         self._admit_topics()
-        self._answering.answer(self.topics, self.harvest, now)
+        self._answering.answer(self.topics, self.serve, self.harvest, now)
         self._pump()
 
     def _patience(self) -> float:
@@ -211,7 +213,7 @@ class WriterSession(threading.Thread):
         if standing is Standing.LAPSED or standing is Standing.OUT:
             self.send_until = float("-inf")
             self._look, self._looked_for = None, None
-            self._data.poll(0)
+            self.serve()
             with self._lock:
                 self.harvest()
                 clear = all(sending.settled(now) for sending in self.topics.values())

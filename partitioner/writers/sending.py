@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from itertools import chain, count
+from typing import Generic, Protocol, TypeVar
+
+from confluent_kafka import murmur2
 
 from ..routing import Route, Routing
 from ..timeline import Timeline
@@ -21,24 +24,77 @@ from ..timeline import Timeline
 R = TypeVar("R")
 
 
+_UNTOLD: tuple[object, Callable[..., None]] = (object(), print)
+
+
+class Acknowledged(Protocol):
+    """A record as the broker has acknowledged it."""
+
+    def offset(self) -> int | None:
+        """Where it lies."""
+
+
 class Cohort:
     """The records sent to one partition between two looks: how many are unresolved.
 
-    settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
-    timeout later. Seconds of the writer's clock. told: kept here by whoever counts: the last callback made for it.
+    unresolved: those that are counted under the owner's lock. started, ended: called without it, once before a record is
+    handed to the client library and once when its fate is known; they are single steps of the interpreter, which `+=` is
+    not. settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
+    timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told: kept here by whoever counts:
+    the last callback made for it.
     """
 
-    __slots__ = ("partition", "settles_at", "told", "unresolved")
+    __slots__ = ("_looks", "ended", "last", "partition", "settles_at", "started", "told", "unresolved")
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.unresolved = 0
+        self.started: Callable[[], int] = count().__next__
+        self.ended: Callable[[], int] = count().__next__
+        self._looks = 0
         self.settles_at = float("-inf")
-        self.told: tuple[object, Callable[..., None]] | None = None
+        self.last: Acknowledged | None = None
+        self.told: tuple[object, Callable[..., None]] = _UNTOLD
+
+    def on_the_way(self) -> int:
+        """How many are unresolved. Under the owner's lock.
+
+        The ends are read first: a start that comes between the two reads then shows as a record on its way. In the other
+        order its end could stand for an earlier record's, which is not there yet.
+        """
+        ended = self.ended() - self._looks
+        started = self.started() - self._looks
+        self._looks += 1  # a look is a step of both counters
+        return self.unresolved + started - ended
 
     def resolved(self, now: float) -> bool:
         """Whether nothing of this cohort can reach the broker any more."""
-        return self.unresolved == 0 and now >= self.settles_at
+        return self.on_the_way() == 0 and now >= self.settles_at
+
+
+class Lane:
+    """Where the records of one slot go while nothing is in their way. header: their hint, None without one."""
+
+    __slots__ = ("cohort", "header")
+
+    def __init__(self, cohort: Cohort, header: bytes | None) -> None:
+        self.cohort, self.header = cohort, header
+
+
+class Lanes:
+    """What may be sent without the lock. Closed for good by whatever makes a record of the topic wait.
+
+    of: the lane of each slot, `murmur2(key, period)`; None: ask under the lock. A sender first calls its cohort's `started`,
+    then looks at `open`, and only then hands the record over; if it is closed it calls `ended` and asks under the lock.
+    So whoever has closed the lanes and then finds a cohort without records on their way knows that none will follow:
+    a sender that had not started when the cohort was counted finds the lanes closed.
+    """
+
+    __slots__ = ("of", "open", "period")
+
+    def __init__(self, period: int) -> None:
+        self.open, self.period = True, period
+        self.of: list[Lane | None] = [None] * period
 
 
 @dataclass(slots=True)
@@ -65,6 +121,7 @@ class TopicSending(Generic[R]):
         self._current: dict[int, Cohort] = {}
         self._draining: list[Cohort] = []
         self._ready_for: int | None = None
+        self.lanes: Lanes | None = None
 
     @property
     def timeline(self) -> Timeline:
@@ -90,6 +147,7 @@ class TopicSending(Generic[R]):
         self.timeline.check_successor(timeline)
         if timeline == self.timeline:
             return False
+        self.close_lanes()
         self.routing = Routing(timeline, self.routing)
         change = timeline.change
         if self.preparing and change is not None and self._ready_for != change.epoch:
@@ -113,6 +171,7 @@ class TopicSending(Generic[R]):
 
     def hold(self, key: bytes | None, record: R, now: float = 0.0, partition: int | None = None) -> None:
         """Put a record behind all that are held."""
+        self.close_lanes()
         self.held.append(Held(key, record, now, partition))
         self._held_keys[key] = self._held_keys.get(key, 0) + 1
 
@@ -122,6 +181,20 @@ class TopicSending(Generic[R]):
         if cohort is None:
             cohort = self._current[partition] = Cohort(partition)
         return cohort
+
+    def open_lane(self, key: bytes, route: Route) -> None:
+        """Let records of this key's slot go without the lock, if nothing of the topic is held or being prepared."""
+        if self.held or self.preparing:
+            return
+        if self.lanes is None:
+            self.lanes = Lanes(self.routing.period)
+        self.lanes.of[murmur2(key, self.routing.period)] = Lane(self.cohort(route.home), route.header)
+
+    def close_lanes(self) -> None:
+        """From here on every record is judged under the lock, until a lane is opened again."""
+        if self.lanes is not None:
+            self.lanes.open = False
+            self.lanes = None
 
     def side_cohort(self, partition: int) -> Cohort:
         """Where a record that follows from an earlier one is counted; a READY that is not said yet waits for it."""
@@ -133,25 +206,33 @@ class TopicSending(Generic[R]):
 
     def unresolved(self) -> int:
         """How many records are on their way."""
-        return sum(c.unresolved for c in self._current.values()) + sum(c.unresolved for c in self._draining)
+        return sum(cohort.on_the_way() for cohort in self._cohorts())
 
     def settled(self, now: float) -> bool:
         """Whether nothing at all is on its way any more."""
-        return all(c.resolved(now) for c in [*self._current.values(), *self._draining])
+        return all(cohort.resolved(now) for cohort in self._cohorts())
 
     def ready_epoch(self, now: float) -> int | None:
         """The attempt that this writer has just become ready for; None when there is none, or it said so already."""
         change = self.timeline.change
         if change is None or not self.preparing or self._ready_for == change.epoch:
             return None
-        self._draining = [c for c in self._draining if not c.resolved(now)]
+        resolved = [cohort for cohort in self._draining if cohort.resolved(now)]
+        for cohort in resolved:
+            self._note(cohort)  # after it was counted: all that it will ever have acknowledged is there
+            self._draining.remove(cohort)
         return None if self._draining else change.epoch
 
     def acknowledged_origins(self) -> dict[int, int]:
-        """{origin: offset} what the broker acknowledged to this writer, for the origins of the open attempt."""
+        """{origin: offset} what the broker acknowledged to this writer, for the origins of the open attempt.
+
+        Not always the very last: where several threads serve delivery reports, the one that came last may be an older.
+        """
         change = self.timeline.change
         if change is None:
             return {}
+        for cohort in self._cohorts():
+            self._note(cohort)
         origins = self.routing.settling()
         return {q: offset for q, offset in self.acknowledged.items() if q in origins}
 
@@ -212,6 +293,15 @@ class TopicSending(Generic[R]):
             self.held = deque(h for h in self.held if h.key != key)
             self._held_keys.pop(key, None)
         return dropped
+
+    def _cohorts(self) -> Iterator[Cohort]:
+        return chain(self._current.values(), self._draining)
+
+    def _note(self, cohort: Cohort) -> None:
+        """Take in the last record that a cohort has acknowledged. An implicit acknowledgement has no offset."""
+        offset = None if cohort.last is None else cohort.last.offset()
+        if offset is not None and offset >= self.acknowledged.get(cohort.partition, 0):
+            self.acknowledged[cohort.partition] = offset + 1
 
     def _forget(self, key: bytes | None) -> None:
         left = self._held_keys[key] - 1
