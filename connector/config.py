@@ -70,6 +70,18 @@ def milliseconds(config: Mapping[str, Any], name: str, default: int) -> float:
     return number / 1000
 
 
+def _positive(config: Mapping[str, Any], name: str, default: int) -> int:
+    """A whole number above 0."""
+    value = config.get(name, default)
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number <= 0:
+        raise ConfigError(name, f"{value!r} is not a positive number", f"the default is {default}")
+    return number
+
+
 def _choice(config: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
     """One of these words, the first by default."""
     value = str(config.get(name, choices[0])).lower()
@@ -192,6 +204,7 @@ class ConsumerSettings:
     on_commit: called with (error, partitions) after every commit, as confluent_kafka does.
     hold_limit: records of one partition held in memory behind a closed gate before the partition is paused.
     gate_keys: hold single keys at a closed gate, not the partition.
+    early_release: let go of keys that have nothing unread in the origin; early_release_keys: how many it may keep in mind.
     arrow_native: consume_arrow() uses the C library's calls where they can be had.
     strays: deliver, fail or dead-letter; dead_letter_topic: for the last of them.
     """
@@ -206,6 +219,8 @@ class ConsumerSettings:
     control_timeout: float
     hold_limit: int
     gate_keys: bool
+    early_release: bool
+    early_release_keys: int
     incremental: bool
     arrow_native: bool
     strays: str
@@ -215,6 +230,8 @@ class ConsumerSettings:
 
 _CONSUMER_OPTIONS = {
     "keyorder.gate": "what waits at a closed gate: partition or key (partition)",
+    "keyorder.gate.early.release": "let keys without unread records in the origin go at once (false)",
+    "keyorder.gate.early.release.max.keys": "kept in memory for that (100000)",
     "enable.ordered.delivery": "gates on or off for this client (true)",
     "keyorder.control.timeout.ms": "how long the control topic may be silent (30000)",
     "keyorder.arrow.native": "consume_arrow by the C library's calls (true)",
@@ -240,6 +257,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     if on_commit is not None and not callable(on_commit):
         raise ConfigError("on_commit", f"{on_commit!r} is not callable", "give a function of (error, partitions)")
     strays, dead_letter_topic = _strays(ours)
+    gate_keys = _choice(ours, "keyorder.gate", ("partition", "key")) == "key"
     settings = ConsumerSettings(
         group=str(group),
         ordered=boolean(ours, "enable.ordered.delivery", True),
@@ -253,7 +271,9 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         strays=strays,
         dead_letter_topic=dead_letter_topic,
         on_commit=on_commit,
-        gate_keys=_choice(ours, "keyorder.gate", ("partition", "key")) == "key",
+        gate_keys=gate_keys,
+        early_release=_early_release(ours, gate_keys),
+        early_release_keys=_positive(ours, "keyorder.gate.early.release.max.keys", 100_000),
         arrow_native=boolean(ours, "keyorder.arrow.native", True),
         incremental=str(theirs.get("group.protocol", "classic")).lower() == "consumer" or "cooperative" in strategy,
     )
@@ -267,6 +287,17 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     # Its own default lets a reader that has emptied a full queue wait for a whole second before it fetches again.
     theirs.setdefault("fetch.queue.backoff.ms", 20)
     return settings, theirs
+
+
+def _early_release(ours: Mapping[str, Any], gate_keys: bool) -> bool:
+    wanted = boolean(ours, "keyorder.gate.early.release", False)
+    if wanted and not gate_keys:
+        raise ConfigError(
+            "keyorder.gate.early.release",
+            "a partition is held as a whole with keyorder.gate=partition, so no key of it can go before the others",
+            "set keyorder.gate=key, or leave it out",
+        )
+    return wanted
 
 
 def _strays(ours: Mapping[str, Any]) -> tuple[str, str]:

@@ -16,12 +16,13 @@ from ..messages import offset_of, place_of
 from .cluster_queries import ClusterQueries
 from .committing import Committer
 from .delivery import Delivery
+from .gates.early import EarlyReleases
 from .gates.gate_status import Gate, GateStatus
 from .gates.gating import Gatekeeper
 from .gates.origins import OriginWatch
 from .gates.positions import GroupPositions
 from .group_metadata import GroupMetadata
-from .listener import KeyRebalanceListener
+from .listener import KeyRebalanceListener, hears_of_keys
 from .membership import Membership, RebalanceCallback
 from .partition_control import PartitionControl
 from .records.strays import StrayPolicy, Strays
@@ -57,13 +58,15 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
         connection = connection_of(theirs)
         self._view = ViewKeeper(connection, self._settings.group, self._timeline_changed)
         self._positions = GroupPositions(connection, self._settings.group)
-        committed_only = str(theirs.get("isolation.level", "read_committed")) == "read_committed"
+        isolation = str(theirs.get("isolation.level", "read_committed"))
+        committed_only = isolation == "read_committed"
         starter = Starter(self._raw, connection, self._settings.group, self._settings.start_at_latest, committed_only)
         self._admin = starter.admin
         self._members = Membership(self._raw, self._settings, self._view, starter)
         self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
         self._origins = OriginWatch(connection, self._settings.group)
-        self._gates = Gatekeeper(self._settings, self._members, self._positions, self._origins)
+        self._early = EarlyReleases(self._settings, connection, isolation) if self._settings.early_release else None
+        self._gates = Gatekeeper(self._settings, self._members, self._positions, self._origins, self._early)
         self._status = GateStatus(self._settings, self._members, self._gates, self._positions, self._origins)
         policy = StrayPolicy(self._settings.strays)
         self._strays = Strays(connection, self._settings.group, policy, self._settings.dead_letter_topic)
@@ -107,6 +110,11 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
         for callback in (on_assign, on_revoke, on_lost):
             if callback is not None and not callable(callback):
                 raise TypeError(f"expects a callable, not {callback!r}")
+        if listener is not None and self._early is not None and hears_of_keys(listener):
+            raise UsageError(
+                "keyorder.gate.early.release=true returns moved keys before their old owner was asked to flush: leave it "
+                "out, or on_partition_key_maybe_revoked and on_partition_key_assigned of the listener"
+            )
         self._strays.check()
         for topic in topics:
             if topic == self._settings.dead_letter_topic:
@@ -202,8 +210,9 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka.Consumer.set_sasl_credentials; for the clients beside it as well."""
         self._raw.set_sasl_credentials(username, password)
-        for client in (self._view, self._positions, self._origins, self._members.starter, self._strays):
-            client.set_sasl_credentials(username, password)
+        for client in (self._view, self._positions, self._origins, self._members.starter, self._strays, self._early):
+            if client is not None:
+                client.set_sasl_credentials(username, password)
 
     def consumer_group_metadata(self) -> Any:
         """As confluent_kafka.Consumer.consumer_group_metadata; for OrderedProducer.send_offsets_to_transaction."""
@@ -260,6 +269,8 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
             self._view.stop()
             self._positions.stop()
             self._origins.stop()
+            if self._early is not None:
+                self._early.stop()
             self._strays.close()
             self._members.starter.close()
 

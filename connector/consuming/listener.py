@@ -27,3 +27,9 @@ class KeyRebalanceListener:
 
     def on_partition_key_assigned(self, partitions: list[TopicPartition]) -> None:
         """Keys may have come to these partitions: load their state, before their first record is delivered."""
+
+
+def hears_of_keys(listener: KeyRebalanceListener) -> bool:
+    """Whether it wants to flush or load state of keys: it overrides one of the two methods for that."""
+    names = ("on_partition_key_maybe_revoked", "on_partition_key_assigned")
+    return any(getattr(type(listener), name) is not getattr(KeyRebalanceListener, name) for name in names)

@@ -1,10 +1,11 @@
 """What the readers of the model read: a topic written to by writers that obey the cuts, symbol by symbol.
 
-A history is a row of partition counts and a string. `a`, `b`, `e` append a record of that key at its present home (`a`
-moves at every change, `b` never, `e` only between 2 and 4); `+` commits the next count. `.` appends a marker, an offset
-that shows no record, at the home of `a`; `t` appends a record of `a` in a transaction that stays open, `c` commits it.
-`D` deletes what lies below the newest cut in the partition that `a` has left, as retention or the emptying of a retired
-partition would. Timelines, gates and routes are the product's own.
+A history is a row of partition counts and a string. `a`, `b`, `e`, `f` append a record of that key at its present home
+(`a` moves at every change, `b` never, `e` only between 2 and 4, `f` only between 1 and 2); `+` commits the next count. `.`
+appends a marker, an offset that shows no record, at the home of `a`; `t` appends a record of `a` in a transaction that
+stays open, `c` commits it. `D` deletes what lies below the newest cut in the partition that `a` has left, as retention or
+the emptying of a retired partition would; `k` takes the records of `a` alone away there, as a cleaner behind a move
+tombstone would. Timelines, gates and routes are the product's own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline, crossings
 from support.dumb import key_of_hash
 
-SLOTS = {"a": 3, "b": 0, "e": 2}
+SLOTS = {"a": 3, "b": 0, "e": 2, "f": 1}
 
 
 class Record(NamedTuple):
@@ -36,13 +37,17 @@ Log = tuple[Record | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The topic after some symbols. stable: last stable offsets. marks: high watermarks. starts: log starts."""
+    """The topic after some symbols. stable: last stable offsets. marks: high watermarks. starts: log starts.
+
+    cleaned: records that a cleaner has taken, by number; `logs` still has them, for those who have them in memory.
+    """
 
     epochs: int
     logs: tuple[Log, ...]
     stable: tuple[int, ...]
     marks: tuple[int, ...]
     starts: tuple[int, ...]
+    cleaned: frozenset[int] = frozenset()
 
 
 class History:
@@ -59,6 +64,7 @@ class History:
         self._logs: list[list[Record | None]] = [[] for _ in range(self.width)]
         self._starts = [0] * self.width
         self._open: dict[int, int] = {}
+        self._cleaned: set[int] = set()
         self._snap()
         for symbol in script:
             self._play(symbol)
@@ -66,7 +72,7 @@ class History:
         self.gates = [Gates(timeline) for timeline in self.timelines]
         self.routes = [Routing(timeline) for timeline in self.timelines]
         last = self.frames[-1]
-        self.deleted = [offset < last.starts[p] for p, offset in self.places]
+        self.deleted = [offset < last.starts[p] or n in last.cleaned for n, (p, offset) in enumerate(self.places)]
 
     def __str__(self) -> str:
         """As `1>2 a+a`."""
@@ -77,12 +83,19 @@ class History:
             self._change()
             return
         home = (
-            Routing(self.timelines[-1]).of(self.keys["a" if symbol in ".tc" else symbol]).home if symbol != "D" else 0
+            Routing(self.timelines[-1]).of(self.keys["a" if symbol in ".tc" else symbol]).home
+            if symbol not in "Dk"
+            else 0
         )
-        if symbol == "D":
+        if symbol in "Dk":
             left = self.timelines[-1]
             move = Routing(left).of(self.keys["a"]).moves[-1]
-            self._starts[move.origin] = left.newest.ends[move.origin]
+            cut = left.newest.ends[move.origin]
+            if symbol == "D":
+                self._starts[move.origin] = cut
+            else:
+                log = self._logs[move.origin][:cut]
+                self._cleaned |= {record.number for record in log if record is not None and record.key == "a"}
         elif symbol == ".":
             self._logs[home].append(None)
         elif symbol == "c":
@@ -109,7 +122,8 @@ class History:
         ends = tuple(len(log) for log in self._logs)
         stable = tuple(self._open.get(p, end) for p, end in enumerate(ends))
         logs = tuple(tuple(log) for log in self._logs)
-        self.frames.append(Frame(len(self.timelines), logs, stable, ends, tuple(self._starts)))
+        starts = tuple(self._starts)
+        self.frames.append(Frame(len(self.timelines), logs, stable, ends, starts, frozenset(self._cleaned)))
 
 
 def family(counts: tuple[int, ...], alphabet: str, most: int, each: int) -> Iterator[History]:

@@ -26,6 +26,7 @@ class Gate:
     rate so far, None until a rate is known. owner: "this member", or the member that owns the origin with its client id
     and host, "nobody", or "another member" until that is known.
     reason, detail: what it waits for, as `partitioner.gates.waits.Reason` names it, and what to look at.
+    early_release: how far that is with this gate, "" where it is off or was not begun.
     """
 
     topic: str
@@ -40,6 +41,7 @@ class Gate:
     eta: float | None = None
     reason: str = ""
     detail: str = ""
+    early_release: str = ""
 
 
 class GateStatus:
@@ -94,6 +96,7 @@ class GateStatus:
                     eta=self._progress[place[0], q].eta(needed),
                     reason=reason.value,
                     detail=detail,
+                    early_release=self._gates.early_note(place[0], gate),
                 )
 
     def _waiting(self) -> Iterator[tuple[Place, float, Owned, Cut, list[tuple[int, int]]]]:

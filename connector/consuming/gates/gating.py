@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from math import inf
 
 from confluent_kafka import Message, TopicPartition
@@ -17,6 +18,7 @@ from ..membership import Membership
 from ..owned import Owned
 from ..records.parcels import Backlog, Item
 from ..view import View
+from .early import PATIENCE, EarlyReleases
 from .origins import OriginWatch
 from .positions import GroupPositions
 
@@ -27,10 +29,15 @@ class Gatekeeper:
     ready: deque[Item]
 
     def __init__(
-        self, settings: ConsumerSettings, members: Membership, positions: GroupPositions, origins: OriginWatch
+        self,
+        settings: ConsumerSettings,
+        members: Membership,
+        positions: GroupPositions,
+        origins: OriginWatch,
+        early: EarlyReleases | None = None,
     ) -> None:
         self._settings, self._members, self._positions = settings, members, positions
-        self._origins = origins
+        self._origins, self._early = origins, early
         self._judged: dict[str, View] = {}
         self._openeds: dict[str, Opened] = {}
         self._announced: dict[Place, int] = {}
@@ -63,6 +70,8 @@ class Gatekeeper:
             self._judged[topic] = view
             waited |= self._judge(topic, view)
         self.shut = {place: since for place, since in self.shut.items() if place in self._members.owned}
+        if self._early is not None:
+            self._early.keep(self._members.topics())
         if waited or not self.shut:
             self._positions.watch(waited)
         if self._positions.failure is not None:
@@ -73,6 +82,7 @@ class Gatekeeper:
         opened = self._openeds[topic] = self.opened(topic, view)
         waited: set[Place] = set()
         to_fetch: list[Owned] = []
+        holding: list[Gate] = []
         ordered = self._settings.ordered and view.timeline.ordered
         for owned in [o for o in self._members.owned.values() if o.topic == topic and o.started]:
             gate = opened.first_closed(owned.partition) if ordered else None
@@ -93,6 +103,8 @@ class Gatekeeper:
                 if self._settings.gate_keys:
                     closed = [each for each in view.gates.of(owned.partition) if not opened.is_open(each)]
                     self._found(owned, closed)
+                    if clock.now() - self.shut[owned.place] >= PATIENCE:
+                        holding += [each for each in closed if owned.fetched > each.begins]
                 blockers = {(topic, q) for each in closed for q, _ in opened.blockers(each)}
                 waited |= blockers - self._members.owned.keys()
             self._announce(owned, view, opened)
@@ -102,7 +114,21 @@ class Gatekeeper:
                 to_fetch.append(owned)
         if to_fetch:
             self._members.fetching.begin(to_fetch)
+        if self._early is not None:
+            behind = self._early.look(topic, view, holding, partial(self._known, topic))
+            waited |= {(topic, q) for q in behind} - self._members.owned.keys()
         return waited
+
+    def _known(self, topic: str, q: int) -> int | None:
+        """What the group has committed on `q`, acknowledged: 0 without a commit, None where nobody has said yet."""
+        owned = self._members.owned.get((topic, q))
+        if (owned is None or not owned.started) and not self._positions.asked(topic, q):
+            return None
+        return self.position(topic, q)
+
+    def early_note(self, topic: str, gate: Gate) -> str:
+        """How far early release is with a closed gate, for people."""
+        return "" if self._early is None else self._early.note(topic, gate, partial(self._known, topic))
 
     def opened(self, topic: str, view: View) -> Opened:
         """Which gates are open at what the group has committed."""
@@ -149,10 +175,16 @@ class Gatekeeper:
         return key is None or (key not in owned.held_keys and self._entered(key, message, owned, opened))
 
     def _entered(self, key: bytes, message: Message, owned: Owned, opened: Opened) -> bool:
-        """Whether the gate is open by which this key came to the partition the last time before this record."""
-        view = self._members.view(owned.topic)
+        """Whether the gate is open by which this key came to the partition the last time before this record.
+
+        Or whether it need not be: nothing older of the key is left.
+        """
+        topic = owned.topic
+        view = self._members.view(topic)
         gate = view.gates.entry(view.routing.of(key).moves, owned.partition, offset_of(message))
-        return gate is None or opened.is_open(gate)
+        if gate is None or opened.is_open(gate):
+            return True
+        return self._early is not None and self._early.may_go(topic, key, gate, partial(self._known, topic))
 
     def _let_go(self, owned: Owned, view: View, opened: Opened) -> None:
         """Held records below the limit may be returned; with `keyorder.gate=key`, those of keys whose gate is open."""
@@ -161,7 +193,9 @@ class Gatekeeper:
             self.ready.append(parcel)
         if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
             self._let_keys_go(owned, view, opened)
-        if owned.paused_for_hold and not owned.held:
+        # Where keys go early the rest may wait for long: room for others is enough then.
+        enough = 0 if self._early is None else self._settings.hold_limit // 2
+        if owned.paused_for_hold and len(owned.held) <= enough:
             self._members.fetching.unhold(owned)
 
     def _found(self, owned: Owned, closed: list[Gate]) -> None:
@@ -175,9 +209,10 @@ class Gatekeeper:
         owned.founded = min(unfounded, default=inf)
 
     def _let_keys_go(self, owned: Owned, view: View, opened: Opened) -> None:
-        """Look through the held records of a partition, in order, if a gate of it has opened since the last time."""
+        """Look through the held records of a partition, in order, if more of them may go than the last time."""
         now_open = {gate.epoch for gate in view.gates.of(owned.partition) if opened.is_open(gate)}
-        if now_open <= owned.let_through:
+        moved = self._early is not None and self._early.moved(owned.place, partial(self._known, owned.topic))
+        if now_open <= owned.let_through and not moved:
             return
         owned.let_through = now_open
         held, owned.held = owned.held, Backlog()

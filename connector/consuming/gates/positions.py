@@ -40,6 +40,7 @@ class GroupPositions(threading.Thread):
         self._watched: frozenset[Place] = frozenset()
         self._known: dict[Place, Commit] = {}
         self._highest: dict[Place, int] = {}
+        self._answered: frozenset[Place] = frozenset()
         self._pause = _FIRST
         self._stopping = False
         self.failure: KeyorderError | None = None
@@ -51,8 +52,13 @@ class GroupPositions(threading.Thread):
             return
         with self._wake:
             self._watched = wanted
+            self._answered &= wanted
             self._pause = _FIRST
             self._wake.notify_all()
+
+    def asked(self, topic: str, partition: int) -> bool:
+        """Whether there was an answer since it is watched, be it that there is no commit."""
+        return (topic, partition) in self._answered
 
     def get(self, topic: str, partition: int) -> Commit | None:
         """The last answer, or None."""
@@ -65,6 +71,7 @@ class GroupPositions(threading.Thread):
     def forget(self, topic: str) -> None:
         """Drop all answers for a topic: a seek may have moved positions back."""
         self._known = {place: commit for place, commit in self._known.items() if place[0] != topic}
+        self._answered = frozenset(place for place in self._answered if place[0] != topic)
         self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -111,3 +118,5 @@ class GroupPositions(threading.Thread):
                 self._highest[place] = max(self._highest.get(place, 0), answer.offset)
         self._pause = min(self._pause * _GROWTH, _LAST) if known == self._known else _FIRST
         self._known = known
+        with self._wake:
+            self._answered |= {(a.topic, a.partition) for a in answers if a.error is None} & self._watched
