@@ -38,6 +38,7 @@ def spark_session(cores: int = 2) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="keyorder-bench-spark-") as folder:
         settings = {
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "2g",
             "spark.local.dir": folder,

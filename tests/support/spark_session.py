@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 
-from keyorder.connector.local.jars import ensure_jars
-from keyorder.connector.local.repository import cache_dir
-from keyorder.connector.local.versions import parse_lock
+from keyorder.benchmarks.spark_session import native_jars
 from keyorder.streaming.java import prepare_java
 from pyspark.sql import SparkSession
-
-# Spark's own Kafka package, which keyorder is compared with. `kafka` in the lock is the version of Spark.
-_LOCK = Path(__file__).with_name("spark-kafka-4.2.0.lock.json")
-
-
-def native_jars() -> list[Path]:
-    """The jars of `format("kafka")`, fetched once and verified by checksum."""
-    lock = parse_lock(json.loads(_LOCK.read_text("utf-8")))
-    return ensure_jars(lock, cache_dir() / f"spark-kafka-{lock.version}")
 
 
 def start_spark(folder: Path, **settings: str) -> SparkSession:
