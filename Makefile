@@ -12,7 +12,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test writers test-long test-docker test-docker-all chaos compaction-histories matrix check format docs bench clean
+.PHONY: help setup demo test writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories matrix check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ writers: $(STAMP)  ## a change beneath 1 000 live writers, a tenth of which come
 
 spark-chaos: $(STAMP)  ## 20 random kills of Spark drivers and workers in mid batch, then brokers of three; SEED=n
 	@KEYORDER_SPARK_CHAOS=20 $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/streaming/sink/test_chaos.py -s
+
+spark-stress: $(STAMP)  ## a query over topics that come, go, grow and shrink at random, 100 steps; SEED=n
+	@KEYORDER_SPARK_STRESS=100 $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/streaming/test_stress.py -s --timeout=3000
 
 bench: $(STAMP)  ## speed against other ways, in turns on one broker: ONLY=P9,P13 for some, QUICK=1 for a short form
 	@$(BIN)/keyorder bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)

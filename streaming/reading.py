@@ -20,6 +20,7 @@ from ..connector.log_offsets import LogOffsets
 from .errors import DataLossError, FetchTimeoutError
 from .offsets import Place, Range
 from .options import SourceOptions
+from .process import spare_loaded_objects
 
 _LOG = logging.getLogger("keyorder.streaming")
 _ROWS = 50_000
@@ -87,6 +88,7 @@ def read_ranges(
         # A task that was given up may have left the reader anywhere.
         if whole:
             _WARM.give_back(config, topic_ids, reader)
+            spare_loaded_objects()
         else:
             reader.close()
 

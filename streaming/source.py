@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from .offsets import GATES_KEY, Range, from_dict, to_dict
 from .options import SourceOptions
+from .process import spare_loaded_objects
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -102,6 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planning(self) -> QueryDriver:
         if self._driver is None:
+            spare_loaded_objects()  # half of the time that the next line takes went into looking at them
             from .driver import QueryDriver
 
             self._driver = QueryDriver(self._options)

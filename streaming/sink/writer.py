@@ -36,12 +36,14 @@ class Written(WriterCommitMessage):
 
 def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task) -> Written:
     """Write one task's rows; returns when all are acknowledged. Runs in an executor's Python worker."""
+    from ..process import spare_loaded_objects
     from .delivery import Delivery
     from .transaction import write_transaction
     from .warm import WARM
 
     if options.exactly_once:
         rows, replayed = write_transaction(iter(batches), options, task)
+        spare_loaded_objects()
         return Written(task.partition, rows, replayed)
     producer, _ = WARM.producer(options.client)
     delivery = Delivery(producer, options, task)
@@ -51,6 +53,7 @@ def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task)
     except BaseException:
         WARM.discard(options.client)
         raise
+    spare_loaded_objects()
     return Written(task.partition, delivery.rows)
 
 
