@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,9 +29,10 @@ def spark_session(cores: int = 2) -> Iterator[Any]:
     """A session in a Java machine of its own; a process has only one at a time."""
     from keyorder.streaming.data_source import KeyorderDataSource
     from keyorder.streaming.java import prepare_java
+    from keyorder.streaming.process import prepare_python
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    prepare_python()
     prepare_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with tempfile.TemporaryDirectory(prefix="keyorder-bench-spark-") as folder:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from keyorder.benchmarks.spark_session import native_jars
 from keyorder.streaming.java import prepare_java
+from keyorder.streaming.process import prepare_python
 from pyspark.sql import SparkSession
 
 
 def start_spark(folder: Path, **settings: str) -> SparkSession:
     """A local session with two cores, whose tasks are tried up to four times as on a cluster."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    prepare_python()
     prepare_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2,4]").appName("keyorder-tests")
