@@ -15,7 +15,7 @@ import pytest
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.streaming.data_source import KeyorderDataSource
 from support.cluster import KafkaUnderTest
-from support.spark_source import reading, rows_of
+from support.spark_source import delete, reading, rows_of
 
 STEPS = int(os.environ.get("KEYORDER_SPARK_STRESS", "12"))
 SEED = int(os.environ.get("KEYORDER_SEED", "1"))
@@ -73,7 +73,7 @@ class Stress:
         if len(self.sent) > 1:
             topic = self.random.choice(sorted(self.sent))
             self.catch_up()
-            self.kafka.admin().delete_topics([topic])[topic].result(20)
+            delete(self.kafka, topic)
             self.done[topic] = self.sent.pop(topic)
 
     def resize(self) -> None:

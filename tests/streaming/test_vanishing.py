@@ -9,26 +9,22 @@ from typing import Any
 import pytest
 from keyorder.streaming.data_source import KeyorderDataSource
 from support.cluster import KafkaUnderTest
-from support.spark_source import create, reading, rows_of, send
-
-
-def gone(kafka: KafkaUnderTest, topic: str) -> None:
-    kafka.admin().delete_topics([topic])[topic].result(20)
+from support.spark_source import create, delete, reading, rows_of, send
 
 
 def fewer_partitions(kafka: KafkaUnderTest, topic: str) -> None:
-    gone(kafka, topic)
+    delete(kafka, topic)
     create(kafka, topic, 3)
     send(kafka, topic, [(n % 3, None, b"new") for n in range(60)])
 
 
 def fewer_records(kafka: KafkaUnderTest, topic: str) -> None:
-    gone(kafka, topic)
+    delete(kafka, topic)
     create(kafka, topic, 5)
     send(kafka, topic, [(n % 5, None, b"new") for n in range(10)])
 
 
-@pytest.mark.parametrize("vanish", [gone, fewer_partitions, fewer_records])
+@pytest.mark.parametrize("vanish", [delete, fewer_partitions, fewer_records])
 @pytest.mark.parametrize("form", ["kafka", "keyorder"])
 def test_what_vanishes_stops_the_query(
     spark: Any,

@@ -24,6 +24,12 @@ def create(kafka: KafkaUnderTest, topic: str, partitions: int, **config: str) ->
     wait_for_partitions(admin, topic, partitions, kafka.bootstrap_servers)
 
 
+def delete(kafka: KafkaUnderTest, topic: str) -> None:
+    """The topic is gone when this returns."""
+    admin = kafka.admin()  # it has to outlive the answer
+    admin.delete_topics([topic])[topic].result(20)
+
+
 def send(kafka: KafkaUnderTest, topic: str, records: list[tuple[int, Any, Any]], **more: Any) -> None:
     """(partition, key, value), each acknowledged when this returns."""
     producer = Producer({**kafka.client_config(), "linger.ms": 1, "log_level": 0})
