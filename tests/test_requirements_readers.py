@@ -23,7 +23,7 @@ from keyorder.connector.consuming.records.reading import Intake
 from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
 from keyorder.partitioner.errors import PeerError, StaleViewError
-from keyorder.partitioner.gates.starts import Commit
+from keyorder.partitioner.gates.starts import Commit, flushed_epoch
 from keyorder.partitioner.routing import HINT_HEADER
 from keyorder.partitioner.timeline import Timeline
 from support.dumb import key_of_hash, timeline_of
@@ -175,7 +175,10 @@ def _committer(timeline: Timeline, *owned: Owned) -> tuple[Committer, list[Any],
     )
     members.current = SimpleNamespace(timeline=timeline)
     raw: Any = _Raw(events)
-    return Committer(raw, SETTINGS, members, "localhost:1"), events, members
+    committer = Committer(raw, SETTINGS, members, "localhost:1")
+    all_open: Any = SimpleNamespace(proven_epoch=lambda o, at: flushed_epoch(members.current.timeline, o.partition, at))
+    committer.gates = committer.transactions.gates = all_open
+    return committer, events, members
 
 
 @pytest.mark.kip("K253-20", "K253-48", "K253-49", "C-01")

@@ -8,6 +8,7 @@ are committed here, on the polling thread, and none is on its way when a revocat
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -22,6 +23,9 @@ from .group_metadata import TransactionalOffsets
 from .membership import Membership
 from .owned import Owned
 from .records.strays import Strays
+
+if TYPE_CHECKING:
+    from .gates.gating import Gatekeeper
 
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
 _IDLE_RECOMMIT = 6 * 3600.0
@@ -47,6 +51,7 @@ class Committer:
     """The commits of one consumer."""
 
     strays: Strays
+    gates: Gatekeeper
 
     def __init__(self, raw: Consumer, settings: ConsumerSettings, members: Membership, bootstrap_servers: str) -> None:
         self._raw, self._settings, self._members = raw, settings, members
@@ -140,7 +145,7 @@ class Committer:
                 continue
             self._settle_tail(owned)
             self._warn(owned, timeline)
-            reached = flushed_epoch(timeline, owned.partition, owned.processed)
+            reached = self.gates.proven_epoch(owned, owned.processed)
             if reached > owned.flushed or owned.committed is None:
                 crossed = any(
                     owned.flushed < e.number <= reached and owned.partition in e.ends for e in timeline.epochs[1:]
@@ -238,9 +243,8 @@ class Committer:
     ) -> list[TopicPartition]:
         places = []
         for owned, offset in offsets.items():
-            timeline = self._members.view(owned.topic).timeline
             flushed = max(owned.flushed, (proofs or {}).get(owned, -1))
-            epoch = min(flushed, flushed_epoch(timeline, owned.partition, offset))
+            epoch = min(flushed, self.gates.proven_epoch(owned, offset))
             owned.ahead_sent = owned.ahead(offset)
             metadata = metadata_of(max(epoch, 0), notes.get(owned, ""), owned.ahead_sent)
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))

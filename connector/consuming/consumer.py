@@ -70,7 +70,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
         self._status = GateStatus(self._settings, self._members, self._gates, self._positions, self._origins)
         policy = StrayPolicy(self._settings.strays)
         self._strays = Strays(connection, self._settings.group, policy, self._settings.dead_letter_topic)
-        self._members.starts.gates = self._gates
+        self._members.starts.gates = self._commits.gates = self._commits.transactions.gates = self._gates
         self._members.commits = self._commits
         self._commits.strays = self._strays
         options = {

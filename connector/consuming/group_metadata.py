@@ -6,17 +6,24 @@ OrderedProducer finds them there; a stock producer sees bytes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from confluent_kafka import TopicPartition
 
 from ...partitioner.errors import ConfigError
-from ...partitioner.gates.starts import epoch_of, flushed_epoch, metadata_of
+from ...partitioner.gates.starts import epoch_of, metadata_of
 from ..config import ConsumerSettings
 from .membership import Membership
 from .owned import Owned
 
+if TYPE_CHECKING:
+    from .gates.gating import Gatekeeper
+
 
 class TransactionalOffsets:
     """What a consumer's offsets in transactions are. Used by the thread that polls and sends."""
+
+    gates: Gatekeeper
 
     def __init__(self, settings: ConsumerSettings, members: Membership) -> None:
         self._settings, self._members = settings, members
@@ -51,9 +58,8 @@ class TransactionalOffsets:
         owned = self._members.owned.get((place.topic, place.partition))
         if owned is None or not owned.started or place.offset < 0:
             return place
-        timeline = self._members.view(owned.topic).timeline
         offset = owned.processed_up_to(place.offset)
-        epoch = flushed_epoch(timeline, owned.partition, offset)
+        epoch = self.gates.proven_epoch(owned, offset)
         if self._members.listener is not None:
             epoch = min(epoch, max(owned.warned, 0))  # no further than it was asked to flush
         stamped = TopicPartition(owned.topic, owned.partition, offset, metadata_of(epoch, place.metadata or ""))

@@ -138,12 +138,16 @@ def checked(group: str, topic: str, partition: int, offset: int, log_start: int,
 
 
 def check_consistent(group: str, timeline: Timeline, commits: Mapping[int, Commit]) -> None:
-    """Stop when an origin lost its commit while the group is already past its gate: it would be read again, too late."""
+    """Stop when an origin lost its commit while the group is already past its gate: it would be read again, too late.
+
+    A commit whose epoch is older than the gate was made by a member that did not know the gate yet, or found it closed:
+    it passed `begins` with records of keys that never moved, and the origin may never have had a commit.
+    """
     if not timeline.ordered:
         return
     for gate in Gates(timeline).all():
         past = commits.get(gate.partition)
-        if past is None or past.offset <= gate.begins:
+        if past is None or past.offset <= gate.begins or (past.epoch is not None and past.epoch < gate.epoch):
             continue
         for q, ends in gate.origins:
             if ends > 0 and q not in commits:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector import clock
 from keyorder.partitioner.errors import GroupResetError
+from keyorder.partitioner.timeline import Timeline
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, await_that, group_config, moving_key, read, send
 
@@ -131,3 +136,61 @@ def test_retention_under_a_running_reader_lets_it_go_on(
     assert set(values(messages[:-1])) <= {b"old1", b"old2"}  # what it had in memory
     assert consumer.gates() == []
     consumer.close()
+
+
+@pytest.mark.kip("C-10", "C-11")
+def test_partitions_that_came_and_went_while_nobody_could_own_them(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 -> 4 -> 2 while a member hangs, so that there is no rebalance: the new partitions never get a commit.
+
+    The other member reads a record of a key that never moved behind the second cut, before its view knows of it, and
+    commits that. The group goes on from there, and the records of the partition that was never owned come first.
+    """
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    two, four = (admin.describe(topic_name).layout.resized(n) for n in (2, 4))
+    moved = next(k for k in (f"k{i}" for i in range(1000)) if (two.home(k), four.home(k)) == (0, 2))
+    stays = next(k for k in (f"k{i}" for i in range(1000)) if (two.home(k), four.home(k)) == (0, 0))
+    config = group_config(kafka, topic_name, enable_auto_commit=False)
+    hanging = Consumer({**config, "client.id": "b"})
+    hanging.commit(offsets=[TopicPartition(topic_name, p, 0, "ko1:0") for p in range(2)], asynchronous=False)
+    hanging.subscribe([topic_name])
+    until_it_owns(hanging.poll, hanging, 2)
+    member = OrderedConsumer({**config, "client.id": "a"})
+    member.subscribe([topic_name])
+    until_it_owns(lambda wait: (hanging.poll(wait), member.poll(wait)), member, 1)
+    assert [p.partition for p in member.assignment()] == [0]
+    view = member._view
+
+    admin.expand(topic_name, 4)
+    send(kafka, topic_name, (moved, "old"))
+    await_that(member, lambda: view.view(topic_name, 2).timeline.newest.count == 4)
+    unseen: list[Timeline] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(view, "_take", unseen.append)  # a view may be behind for as long as its age allows
+        admin.shrink(topic_name, 2)
+        send(kafka, topic_name, (stays, "1"))
+        (first,) = read(member, 1)
+        member.commit(first, asynchronous=False)
+    view._take(unseen[-1])
+    await_that(member, lambda: [gate.waits_for for gate in member.gates()] == [2])
+    member.commit(first, asynchronous=False)
+    send(kafka, topic_name, (moved, "new"))
+    assert member.poll(0.5) is None
+    member.close()
+    hanging.close()
+
+    with OrderedConsumer(config) as heir:
+        heir.subscribe([topic_name])
+        assert values(read(heir, 1)) == [b"old"]
+        heir.commit(asynchronous=False)
+        assert values(read(heir, 1)) == [b"new"]
+
+
+def until_it_owns(poll: Callable[[float], object], consumer: Any, partitions: int) -> None:
+    """Poll until the consumer owns so many partitions."""
+    deadline = clock.now() + 30
+    while len(consumer.assignment()) != partitions:
+        assert clock.now() < deadline, consumer.assignment()
+        poll(0.1)

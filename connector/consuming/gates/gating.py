@@ -9,7 +9,7 @@ from math import inf
 from confluent_kafka import Message, TopicPartition
 
 from ....partitioner.gates.gate import Gate, Opened
-from ....partitioner.gates.starts import Commit, proven_position
+from ....partitioner.gates.starts import Commit, flushed_epoch, proven_position
 from ....partitioner.modes import Mode
 from ... import clock
 from ...config import ConsumerSettings
@@ -59,6 +59,20 @@ class Gatekeeper:
     def current(self, topic: str) -> bool:
         """Whether the newest timeline of the topic has been judged."""
         return self._judged.get(topic) is self._members.view(topic)
+
+    def proven_epoch(self, owned: Owned, offset: int) -> int:
+        """The newest epoch that a commit of `offset` may carry: its cuts lie below it, and it is past no closed gate.
+
+        A view that was a moment old has let records of keys that never moved pass a gate that it did not know yet.
+        """
+        view = self._members.view(owned.topic)
+        reached = flushed_epoch(view.timeline, owned.partition, offset)
+        if not (self._settings.ordered and view.timeline.ordered):
+            return reached
+        judged = self._judged.get(owned.topic) is view
+        opened = self._openeds[owned.topic] if judged else self.opened(owned.topic, view)
+        gate = opened.first_closed(owned.partition)
+        return reached if gate is None or offset <= gate.begins else min(reached, gate.epoch - 1)
 
     def open_what_may(self) -> None:
         """Judge the gates of every topic whose timeline or positions may have changed."""

@@ -111,6 +111,17 @@ def test_a_lost_commit_of_an_origin_is_an_error() -> None:
     check_consistent("g", timeline_of(1, [(2, {0: 0}, {1: 0})]), {1: Commit(1, 1)})
 
 
+@pytest.mark.kip("C-11")
+def test_a_commit_that_knew_nothing_of_the_gate_lost_nothing() -> None:
+    """1 -> 3 -> 1 while nobody owned the new partitions: 0 went on past the second cut before its view knew of it."""
+    timeline = timeline_of(1, [(3, {0: 1}, {1: 0, 2: 0}), (1, {1: 4, 2: 4}, {0: 5})])
+    check_consistent("g", timeline, {0: Commit(9, 1)})
+    check_consistent("g", timeline, {0: Commit(9, 2), 1: Commit(4, 2), 2: Commit(0, 2)})
+    for epoch in (2, None):
+        with pytest.raises(GroupResetError, match="origin 1 has no commit"):
+            check_consistent("g", timeline, {0: Commit(9, epoch), 2: Commit(4, 2)})
+
+
 def test_a_position_proves_the_epochs_whose_cuts_it_has_passed() -> None:
     """The newest one with all before it; epochs that did not cut the partition are passed by itself."""
     timeline = timeline_of(1, [(2, {0: 5}, {1: 0}), (1, {1: 4}, {0: 8}), (2, {0: 9}, {1: 6})])
