@@ -49,7 +49,8 @@ def identify(
 
     patience: seconds over which it asks again while a broker is away; at least `timeout`.
     """
-    cluster = cluster_metadata(admin, bootstrap_servers, timeout)
+    # One that has just died takes its answer with it: a second try goes to another one.
+    cluster = patiently(lambda: cluster_metadata(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
 
     def describe() -> Any:
         cluster_metadata(admin, bootstrap_servers, _PATIENCE)
