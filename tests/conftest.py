@@ -34,7 +34,6 @@ LONG = {
     "tests/compaction/test_histories.py",
     "tests/integration/test_connect_chaos.py",
     "tests/integration/test_rehoming.py",
-    "tests/integration/test_connect_guides.py",
 }
 # Fixtures whose tests take longest: their files are dealt out first.
 SLOW_FIXTURES = {"spark", "kafka3", "postgres"}

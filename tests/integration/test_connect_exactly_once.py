@@ -8,8 +8,8 @@ import pytest
 from keyorder import TopicAdmin
 from keyorder.connector.connect.rest.process import WorkerProcess
 from keyorder.connector.connect.runtime.launch import Parts, standalone
-from keyorder.connector.connect.runtime.source_task import WorkerSourceTask
-from keyorder.connector.connect.runtime.task_base import State, TaskId, TaskSpec
+from keyorder.connector.connect.runtime.tasks.source_task import WorkerSourceTask
+from keyorder.connector.connect.runtime.tasks.task_base import State, TaskId, TaskSpec
 from keyorder.partitioner.errors import ConfigError
 from support.cluster import KafkaUnderTest
 from support.connect_rig import RestClient, committed_values, group_settings, until, worker_settings

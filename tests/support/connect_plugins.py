@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 
@@ -82,13 +83,20 @@ class JournalSink(SinkConnector):
 
 
 class JournalTask(SinkTask):
-    """What was written before a kill stays written: the page cache outlives the process."""
+    """Each line ends with process.task.put, so that one put can be told from the next.
 
-    def start(self, config: dict[str, str]) -> None:
+    What was written before a kill stays written: the page cache outlives the process.
+    """
+
+    _made = itertools.count()
+
+    def start(self, config: Mapping[str, str]) -> None:
         self._file = os.open(config["file"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._task, self._puts = next(self._made), itertools.count()
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        os.write(self._file, b"".join(f"{r.key} {r.value}\n".encode() for r in records))
+        here = f"{os.getpid()}.{self._task}.{next(self._puts)}"
+        os.write(self._file, b"".join(f"{r.key} {r.value} {here}\n".encode() for r in records))
 
     def flush(self, offsets: Mapping[tuple[str, int], int]) -> None:
         pass

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from keyorder.connector import clock
 from keyorder.connector.connect import ConfigDef, SinkConnector, SinkRecord, SinkTask
 from keyorder.connector.connect.runtime.launch import Parts, standalone
-from keyorder.connector.connect.runtime.operations import Operations
+from keyorder.connector.connect.runtime.operations.operations import Operations
 from support.cluster import KafkaUnderTest
 
 PATIENCE = 60.0
@@ -150,11 +150,17 @@ def group_settings(kafka: KafkaUnderTest, name: str, **more: str) -> dict[str, s
     }
 
 
+def sink(topic: str, **more: str) -> dict[str, str]:
+    """The configuration of a MemorySink."""
+    return {"connector.class": "MemorySink", "topics": topic, **more}
+
+
 class RestClient:
     """A worker's REST, as a user of Kafka Connect calls it."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.http = httpx.Client(base_url=url, timeout=60.0, **options)
+        self.worker_id = url.partition("://")[2]
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         return self.http.request(method, path, json=body, **options)

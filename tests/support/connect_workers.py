@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -39,6 +40,18 @@ class WorkerGroup:
         """SIGKILL."""
         self._processes[number].kill()
         self._processes[number].wait()
+
+    def stand_still(self, number: int) -> None:
+        """SIGSTOP: it does nothing more, and keeps its connections."""
+        self._processes[number].send_signal(signal.SIGSTOP)
+
+    def go_on(self, number: int) -> None:
+        """SIGCONT."""
+        self._processes[number].send_signal(signal.SIGCONT)
+
+    def pid(self, number: int) -> int:
+        """Its process."""
+        return self._processes[number].pid
 
     def start(self, number: int) -> None:
         """Start a killed one again."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..config.configdef import ConfigDef, ConfigValue
+from ..config.configdef import ConfigDef
+from ..config.keys import ConfigValue
 from .task import SinkTask, SourceTask, Task
 
 Config = dict[str, str]

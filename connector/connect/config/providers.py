@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ....partitioner.errors import ConfigError
 from ...cli.connecting import is_secret, read_properties
-from .configdef import HIDDEN
+from .keys import HIDDEN
 
 _PLACEHOLDER = re.compile(r"\$\{([^:}]+):(?:([^:}]*):)?([^:}]*)\}")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .configdef import ConfigDef, ConfigKey, ConfigValue, shown
+from .configdef import ConfigDef
+from .keys import ConfigKey, ConfigValue
+from .parsing import shown
 
 
 def definition_json(key: ConfigKey) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from ..api.errors import BadRequestError, ConnectError, OffsetsRefusedError
 from ..api.records import SinkRecord, SourceRecord
 from ..api.schema import STRING
 from ..api.task import Place, SinkTask, SourceTask
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range
 
 

@@ -23,7 +23,8 @@ from ..api.connector import Config, SourceConnector
 from ..api.errors import ConnectError, OffsetsRefusedError
 from ..api.records import Header, Headers, SourceRecord
 from ..api.task import SourceTask
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range
 
 _COMMIT_S = 0.25

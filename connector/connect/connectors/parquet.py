@@ -15,7 +15,8 @@ from ..api.connector import Config, SinkConnector
 from ..api.errors import ConnectError
 from ..api.records import SinkRecord
 from ..api.task import Place, SinkTask
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range, ValidString
 
 _SCHEMA = pa.schema(

@@ -13,7 +13,8 @@ from ..api.connector import Config, SinkConnector
 from ..api.errors import ConnectError, DataError, RetriableError
 from ..api.records import SinkRecord
 from ..api.task import SinkTask
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range, ValidString
 from .sql_tables import VERSION, GuardedTable, column_type, column_value, schema_of_field
 

@@ -13,7 +13,8 @@ from ..api.connector import Config, SourceConnector
 from ..api.errors import BadRequestError, ConnectError, OffsetsRefusedError, RetriableError
 from ..api.records import SourceRecord
 from ..api.task import SourceTask
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range
 from .sql_sink import _engine, _short
 

@@ -15,7 +15,8 @@ from fastavro.types import Schema as AvroSchema
 from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
 from ..api.schema import Field, Schema, infer
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from .base import Converter
 from .registry import SchemaRegistry
 

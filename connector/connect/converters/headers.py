@@ -85,6 +85,9 @@ class _ByConverter(HeaderConverter):
         return Header(key, value, schema)
 
 
+HEADER_CONVERTERS = ("ByteArrayConverter", "JsonConverter", "SimpleHeaderConverter", "StringConverter")
+
+
 def header_converter(name: str) -> HeaderConverter:
     """A header converter by its class name, Java's package or not. Raises KeyError."""
     short = name.rpartition(".")[2]

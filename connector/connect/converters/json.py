@@ -9,7 +9,8 @@ from typing import Any
 
 from ..api.errors import DataError
 from ..api.schema import Field, Schema
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from .base import Converter
 
 # Connect's JSON calls some types otherwise.

@@ -20,9 +20,9 @@ from starlette.routing import Route
 from ...._version import __version__
 from ....partitioner.errors import KeyorderError, OrderError, UsageError
 from ..api.errors import BadRequestError, ConnectorExistsError, NotFoundError, RebalanceInProgressError
-from ..runtime.herder import NotLeaderError
-from ..runtime.operations import Operations
-from ..runtime.state import Target
+from ..runtime.group.herder import NotLeaderError
+from ..runtime.group.state import Target
+from ..runtime.operations.operations import Operations
 from .extras import admin_routes, worker_facts
 from .security import allowed
 

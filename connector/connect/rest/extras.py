@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from ..api.errors import BadRequestError, NotFoundError
+from ..api.errors import BadRequestError
 from ..runtime.clients import worker_connection
+from ..runtime.loggers import LEVELS, known
 from ..runtime.metrics import prometheus
-from ..runtime.operations import Operations
-
-# Java's words for levels, and Python's.
-_LEVELS = {
-    "OFF": logging.CRITICAL + 10,
-    "FATAL": logging.CRITICAL,
-    "ERROR": logging.ERROR,
-    "WARN": logging.WARNING,
-    "INFO": logging.INFO,
-    "DEBUG": logging.DEBUG,
-    "TRACE": 5,
-}
-_ROOT = "keyorder"
+from ..runtime.operations.operations import Operations
 
 
 def worker_facts(operations: Operations) -> dict[str, Any]:
@@ -41,7 +29,7 @@ def admin_routes(operations: Operations) -> list[tuple[str, str, Callable[[Reque
     def health(request: Request, body: Any) -> Any:
         herder = operations.herder
         if herder.failure is not None or not herder.is_alive():
-            return _status(503, "unhealthy", "The worker has stopped.")
+            return _status(500, "unhealthy", "The worker has stopped.")
         if not herder.ready.is_set():
             return _status(503, "starting", "The worker is reading its topics.")
         operations.connectors()
@@ -67,22 +55,23 @@ def admin_routes(operations: Operations) -> list[tuple[str, str, Callable[[Reque
         )
 
     def loggers(request: Request, body: Any) -> Any:
-        names = [n for n in logging.Logger.manager.loggerDict if n == _ROOT or n.startswith(f"{_ROOT}.")]
-        return {name: _level(name) for name in sorted({_ROOT, *names})}
+        return operations.herder.loggers.all()
 
     def logger(request: Request, body: Any) -> Any:
-        return _level(_known(request.path_params["logger"]))
+        return operations.herder.loggers.one(request.path_params["logger"])
 
     def set_logger(request: Request, body: Any) -> Any:
-        name = _known(request.path_params["logger"], exists=False)
+        name = known(request.path_params["logger"])
         level = str(body.get("level", "")).upper() if isinstance(body, dict) else ""
-        if level not in _LEVELS:
-            raise BadRequestError(f"Invalid or missing log level: use one of {', '.join(_LEVELS)}")
-        scope = request.query_params.get("scope", "worker")
+        if level not in LEVELS:
+            raise BadRequestError(f"Invalid or missing log level: use one of {', '.join(LEVELS)}")
+        scope = request.query_params.get("scope", "worker").lower()
+        if scope == "cluster":
+            operations.set_level(name, level)
+            return Response(status_code=204)
         if scope != "worker":
-            raise BadRequestError("scope must be worker: ask each worker of the group")
-        logging.getLogger(name).setLevel(_LEVELS[level])
-        return [n for n in loggers(request, None) if n == name or n.startswith(f"{name}.")] or [name]
+            raise BadRequestError("scope must be worker or cluster")
+        return operations.herder.loggers.set(name, level)
 
     return [
         ("GET", "/health", health),
@@ -91,22 +80,6 @@ def admin_routes(operations: Operations) -> list[tuple[str, str, Callable[[Reque
         ("GET", "/admin/loggers/{logger}", logger),
         ("PUT", "/admin/loggers/{logger}", set_logger),
     ]
-
-
-def _known(name: str, exists: bool = True) -> str:
-    """A logger of keyorder's: those of other libraries in the process are not the REST's to touch."""
-    full = _ROOT if name == "root" else name
-    if not (full == _ROOT or full.startswith(f"{_ROOT}.")) or (
-        exists and full not in (_ROOT, *logging.Logger.manager.loggerDict)
-    ):
-        raise NotFoundError(f"Logger {name} not found.")
-    return full
-
-
-def _level(name: str) -> dict[str, Any]:
-    number = logging.getLogger(name).getEffectiveLevel()
-    word = min(_LEVELS, key=lambda w: abs(_LEVELS[w] - number))
-    return {"level": word, "last_modified": None}
 
 
 def _status(code: int, status: str, message: str) -> Response:

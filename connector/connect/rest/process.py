@@ -8,7 +8,7 @@ from types import TracebackType
 
 from ....partitioner.errors import KeyorderError, PeerError
 from ..runtime.launch import Parts, distributed, standalone
-from ..runtime.operations import Operations
+from ..runtime.operations.operations import Operations
 from .app import RestApp
 from .security import Listener, listener_of
 from .server import RestServer, bind

@@ -114,7 +114,9 @@ class KafkaLog:
         failures: list[KafkaError] = []
         with self._lock:
             if self._producer is None:
-                self._producer = Producer({**self._config, "enable.idempotence": True, "linger.ms": 0})
+                # One partition for a key, whoever writes it: exactly-once tasks write offsets with their own producer.
+                own = {"enable.idempotence": True, "linger.ms": 0, "partitioner": "murmur2_random"}
+                self._producer = Producer({**self._config, **own})
         for key, value in records.items():
             self._producer.produce(
                 self.topic, value, key, on_delivery=lambda error, _: failures.append(error) if error else None

@@ -12,15 +12,15 @@ from typing import Any
 from ....partitioner.errors import ConfigError
 from ..config.providers import Resolver
 from .clients import worker_connection
-from .herder import Herder
-from .membership import Alone, GroupMembership, Membership
+from .group.herder import Herder
+from .group.membership import Alone, GroupMembership, Membership
+from .group.state import ClusterState
+from .group.stores import LedLog, Log, MemoryLog, Statuses, TopicLog
 from .offsets import FileOffsetStore, KafkaOffsetStore, OffsetStore
-from .operations import Operations
+from .operations.operations import Operations
 from .plugins import Plugins
 from .settings import distributed_definition, standalone_definition
-from .state import ClusterState
-from .stores import LedLog, Log, MemoryLog, Statuses, TopicLog
-from .task_base import State, TaskId
+from .tasks.task_base import State, TaskId
 from .worker import Worker
 
 Listener = Callable[[TaskId, State, "str | None"], None]

@@ -8,7 +8,8 @@ from typing import Any
 from ....partitioner.errors import ConfigError
 from ..api.connector import Connector
 from ..api.errors import NotFoundError
-from ..config.configdef import ConfigDef, ConfigValue, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import ConfigValue, Importance, Type
 from ..config.rendering import validation_json
 from ..converters.base import Converter
 from ..converters.headers import HeaderConverter, header_converter

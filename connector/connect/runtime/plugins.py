@@ -17,6 +17,7 @@ from ....partitioner.errors import ConfigError
 from ..api.connector import Connector
 from ..api.errors import NotFoundError
 from ..converters.base import Converter
+from ..converters.headers import HEADER_CONVERTERS
 from ..transforms.base import HalfTransformation, Predicate, Transformation
 
 _HERE = __package__.rpartition(".")[0]
@@ -174,4 +175,6 @@ class Plugins:
             ):
                 for name in self.names(group):
                     found[word, name] = PluginInfo(name, word, "")
+            for name in HEADER_CONVERTERS:
+                found["header_converter", name] = PluginInfo(name, "header_converter", "")
         return list(found.values())

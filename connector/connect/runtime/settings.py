@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....partitioner.errors import ConfigError
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyStringWithoutControlChars, Range, ValidString
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW

@@ -11,14 +11,14 @@ from ....partitioner.errors import KeyorderError
 from ... import clock
 from ..api.errors import NotFoundError
 from ..config.providers import Resolver
+from .group.state import ClusterState, Target
 from .metrics import TaskMetrics
 from .offsets import OffsetStore
 from .plugins import Plugins
 from .settings import connector_definition
-from .sink_task import WorkerSinkTask
-from .source_task import WorkerSourceTask
-from .state import ClusterState, Target
-from .task_base import State, StateListener, TaskId, TaskSpec, WorkerTask
+from .tasks.sink_task import WorkerSinkTask
+from .tasks.source_task import WorkerSourceTask
+from .tasks.task_base import State, StateListener, TaskId, TaskSpec, WorkerTask
 
 _LOG = logging.getLogger("keyorder.connect.worker")
 

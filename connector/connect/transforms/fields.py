@@ -9,7 +9,8 @@ from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
 from ..api.records import SinkRecord
 from ..api.schema import INT32, INT64, STRING, TIMESTAMP, Field, Schema, infer
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from .base import HalfTransformation, R, Transformation, set_field
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from ..api.records import ConnectRecord
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import Composite, NonEmptyString, Regex
 from .base import Predicate
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
 from ..api.schema import infer
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import Regex, ValidString
 from .base import HalfTransformation, R, Transformation, set_field
 from .types import format_time

@@ -10,7 +10,8 @@ from typing import Any
 from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
 from ..api.schema import INT32, INT64, PRIMITIVES, STRING, TIMESTAMP, Schema
-from ..config.configdef import ConfigDef, Importance, Type
+from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 from ..config.validators import ValidString
 from .base import HalfTransformation, R, set_field
 

@@ -1,10 +1,14 @@
-"""PostgreSQL, once for all tests of this folder."""
+"""PostgreSQL and a group of two workers, each once for all tests of this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from keyorder import TopicAdmin
+from keyorder.connector.connect.rest.process import WorkerProcess
+from support.cluster import KafkaUnderTest
+from support.connect_rig import RestClient, group_settings, until
 from support.postgres import Postgres
 
 
@@ -14,3 +18,38 @@ def postgres() -> Iterator[Postgres]:
     started = Postgres()
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def group(kafka: KafkaUnderTest) -> Iterator[tuple[RestClient, RestClient]]:
+    """(leader, follower) of two workers."""
+    settings = group_settings(kafka, "rest-test")
+    with WorkerProcess(settings, in_group=True) as one:
+        until(lambda: one.operations.herder.leading, "the first worker leads")
+        with WorkerProcess(settings, in_group=True) as two:
+            # Whoever comes may take the lead; wait until both agree on one of them.
+            def agreed() -> bool:
+                herders = [w.operations.herder for w in (one, two)]
+                leaders = [h for h in herders if h.leading]
+                return (
+                    len(leaders) == 1
+                    and len(leaders[0].membership.members() or ()) == 2
+                    and all(h.state.assignment.leader == leaders[0].membership.member for h in herders)
+                )
+
+            until(agreed, "one of them leads")
+            leader, follower = (one, two) if one.operations.herder.leading else (two, one)
+            yield RestClient(leader.url), RestClient(follower.url)
+
+
+@pytest.fixture(params=["leader", "follower"])
+def rest(request: pytest.FixtureRequest, group: tuple[RestClient, RestClient]) -> RestClient:
+    """Each of the two: a follower forwards what only the leader can do."""
+    return group[0] if request.param == "leader" else group[1]
+
+
+@pytest.fixture
+def topic(kafka: KafkaUnderTest, topic_name: str) -> str:
+    """A managed topic of two partitions."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    return topic_name

@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from keyorder.connector.connect.config.configdef import (
-    ConfigDef,
-    ConfigKey,
-    Importance,
-    Password,
-    Recommender,
-    Type,
-    parse_type,
-)
+from keyorder.connector.connect.config.configdef import ConfigDef
+from keyorder.connector.connect.config.keys import ConfigKey, Importance, Password, Recommender, Type
+from keyorder.connector.connect.config.parsing import parse_type
 from keyorder.connector.connect.config.rendering import markdown, validation_json
 from keyorder.connector.connect.config.validators import (
     Composite,

@@ -11,7 +11,7 @@ from keyorder.connector.connect import DataError, RetriableError
 from keyorder.connector.connect.runtime.metrics import TaskMetrics
 from keyorder.connector.connect.runtime.offsets import SubmittedRecords
 from keyorder.connector.connect.runtime.settings import connector_definition
-from keyorder.connector.connect.runtime.tolerance import FailedOperation, Stage, Tolerance
+from keyorder.connector.connect.runtime.tasks.tolerance import FailedOperation, Stage, Tolerance
 from support.cluster import KafkaUnderTest
 from support.connect_rig import MemorySink, alone, until, worker_settings
 

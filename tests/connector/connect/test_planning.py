@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyorder.connector.connect.runtime.planning import plan
-from keyorder.connector.connect.runtime.state import Slot
+from keyorder.connector.connect.runtime.group.planning import plan
+from keyorder.connector.connect.runtime.group.state import Slot
 
 
 def never(key: tuple[str, int], run: int) -> bool:

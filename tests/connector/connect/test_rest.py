@@ -1,59 +1,12 @@
-"""The REST against Kafka Connect's documented statuses and shapes, asked of the leader and of a follower."""
+"""The REST at work: a connector's life, its offsets, plugins, metrics, levels. The table of calls: test_rest_calls.py."""
 
 from __future__ import annotations
 
-import socket
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from keyorder import OrderedProducer, TopicAdmin
-from keyorder.connector.connect.rest.process import WorkerProcess
-from keyorder.connector.connect.rest.security import listener_of
-from keyorder.connector.connect.runtime.settings import worker_definition
-from keyorder.partitioner.errors import ConfigError
 from support.cluster import KafkaUnderTest
-from support.connect_rig import MemorySink, RestClient, group_settings, until, worker_settings
-
-
-@pytest.fixture(scope="module")
-def group(kafka: KafkaUnderTest) -> Iterator[tuple[RestClient, RestClient]]:
-    """(leader, follower) of two workers."""
-    settings = group_settings(kafka, "rest-test")
-    with WorkerProcess(settings, in_group=True) as one:
-        until(lambda: one.operations.herder.leading, "the first worker leads")
-        with WorkerProcess(settings, in_group=True) as two:
-            # Whoever comes may take the lead; wait until both agree on one of them.
-            def agreed() -> bool:
-                herders = [w.operations.herder for w in (one, two)]
-                leaders = [h for h in herders if h.leading]
-                return (
-                    len(leaders) == 1
-                    and len(leaders[0].membership.members() or ()) == 2
-                    and all(h.state.assignment.leader == leaders[0].membership.member for h in herders)
-                )
-
-            until(agreed, "one of them leads")
-            leader, follower = (one, two) if one.operations.herder.leading else (two, one)
-            yield RestClient(leader.url), RestClient(follower.url)
-
-
-@pytest.fixture(params=["leader", "follower"])
-def rest(request: pytest.FixtureRequest, group: tuple[RestClient, RestClient]) -> RestClient:
-    """Each of the two: a follower forwards what only the leader can do."""
-    return group[0] if request.param == "leader" else group[1]
-
-
-@pytest.fixture
-def topic(kafka: KafkaUnderTest, topic_name: str) -> str:
-    TopicAdmin(kafka.client_config()).create(topic_name, 2)
-    return topic_name
-
-
-def sink(topic: str, **more: str) -> dict[str, str]:
-    return {"connector.class": "MemorySink", "topics": topic, **more}
+from support.connect_rig import MemorySink, RestClient, sink, until
 
 
 def test_the_life_of_a_connector(rest: RestClient, topic: str, kafka: KafkaUnderTest) -> None:
@@ -114,6 +67,21 @@ def test_the_life_of_a_connector(rest: RestClient, topic: str, kafka: KafkaUnder
     assert rest("DELETE", c).status_code == 204
 
 
+def test_a_level_is_set_on_every_worker(group: tuple[RestClient, RestClient]) -> None:
+    """Asked of either, it reaches both by the topic of configurations."""
+    path = "/admin/loggers/keyorder.connect"
+
+    def told() -> list[Any]:
+        return [rest.ok("GET", path)["last_modified"] for rest in group]
+
+    for asked_one, level in zip(group, ("DEBUG", "INFO"), strict=True):
+        before = told()
+        assert asked_one("PUT", f"{path}?scope=cluster", {"level": level}).status_code == 204
+        until(lambda b=before: all(new not in (None, old) for new, old in zip(told(), b, strict=True)), "both set it")
+        assert asked_one.ok("GET", path)["level"] == level
+    assert group[0]("PUT", f"{path}?scope=world", {"level": "INFO"}).status_code == 400
+
+
 def offset(topic: str, partition: int, number: int) -> dict[str, Any]:
     return {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": number}}
 
@@ -164,66 +132,6 @@ def test_offsets_change_only_while_stopped_and_only_in_order(
     rest.ok("DELETE", f"/connectors/{topic}")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "code"),
-    [
-        ("GET", "/connectors/none", None, 404),
-        ("GET", "/connectors/none/status", None, 404),
-        ("GET", "/connectors/none/config", None, 404),
-        ("GET", "/connectors/none/offsets", None, 404),
-        ("GET", "/connectors/none/topics", None, 404),
-        ("GET", "/connectors/none/tasks/0/status", None, 404),
-        ("PUT", "/connectors/none/pause", None, 404),
-        ("PUT", "/connectors/none/stop", None, 404),
-        ("POST", "/connectors/none/restart", None, 404),
-        ("POST", "/connectors/none/tasks/0/restart", None, 404),
-        ("DELETE", "/connectors/none", None, 404),
-        ("PATCH", "/connectors/none/config", {"a": "b"}, 404),
-        ("GET", "/nothing", None, 404),
-        ("POST", "/connectors/none", None, 405),
-        ("POST", "/connectors", None, 400),
-        ("POST", "/connectors", [], 400),
-        ("POST", "/connectors", {"name": "x"}, 400),
-        ("POST", "/connectors", {"name": "x", "config": {}}, 400),
-        ("POST", "/connectors", {"name": "x", "config": {"connector.class": "Nope"}}, 400),
-        ("POST", "/connectors", {"name": "x", "config": {"connector.class": "os:system", "topics": "t"}}, 400),
-        ("POST", "/connectors", {"name": "x", "config": {"connector.class": "MemorySink"}}, 400),
-        ("POST", "/connectors", {"name": "a/b", "config": {"connector.class": "MemorySink", "topics": "t"}}, 400),
-        (
-            "POST",
-            "/connectors",
-            {"name": "x", "config": {"name": "y", "connector.class": "MemorySink", "topics": "t"}},
-            400,
-        ),
-        (
-            "POST",
-            "/connectors",
-            {"name": "x", "initial_state": "odd", "config": {"connector.class": "MemorySink"}},
-            400,
-        ),
-        ("PUT", "/connector-plugins/Nope/config/validate", {}, 404),
-        ("GET", "/connector-plugins/Nope/config", None, 404),
-        ("PUT", "/connector-plugins/MemorySink/config/validate", {"connector.class": "FileStreamSink"}, 400),
-        ("GET", "/admin/loggers/none", None, 404),
-        ("PUT", "/admin/loggers/keyorder.connect", {"level": "LOUD"}, 400),
-        ("PUT", "/admin/loggers/uvicorn", {"level": "INFO"}, 404),
-    ],
-)
-def test_errors_have_connect_s_status_and_shape(rest: RestClient, method: str, path: str, body: Any, code: int) -> None:
-    """{"error_code", "message"}, the code that of the status."""
-    found = rest(method, path, body)
-    assert found.status_code == code, found.text
-    assert set(found.json()) == {"error_code", "message"}
-    assert found.json()["error_code"] == code
-    assert found.json()["message"]
-
-
-def test_a_web_page_cannot_use_the_loopback(rest: RestClient) -> None:
-    """A browser names the page's origin; without a token such requests are refused."""
-    found = rest.http.post("/connectors", json={}, headers={"Origin": "http://evil.example"})
-    assert (found.status_code, found.json()["error_code"]) == (403, 403)
-
-
 def test_exactly_once_can_be_required(rest: RestClient) -> None:
     """This worker does not offer it, so a connector that needs it is not made."""
     config = {"connector.class": "FileStreamSource", "file": "x", "topic": "t", "exactly.once.support": "required"}
@@ -232,18 +140,12 @@ def test_exactly_once_can_be_required(rest: RestClient) -> None:
     assert "exactly.once" in found.json()["message"]
 
 
-def test_a_body_that_is_no_json_is_refused(rest: RestClient) -> None:
-    """And one that is too long."""
-    assert rest.http.post("/connectors", content=b"{").status_code == 400
-    assert rest.http.post("/connectors", content=b"x" * (2 << 20)).status_code == 413
-
-
 def test_plugins_and_their_settings(rest: RestClient) -> None:
     """Connectors alone, or all; settings with Connect's names; validate collects all errors."""
     plugins = rest.ok("GET", "/connector-plugins")
     assert {"class": "FileStreamSinkConnector", "type": "sink", "version": "1"} in plugins
     kinds = {p["type"] for p in rest.ok("GET", "/connector-plugins?connectorsOnly=false")}
-    assert kinds == {"sink", "source", "transformation", "predicate", "converter"}
+    assert kinds == {"sink", "source", "transformation", "predicate", "converter", "header_converter"}
     assert {s["name"] for s in rest.ok("GET", "/connector-plugins/FileStreamSource/config")} == {
         "file",
         "topic",
@@ -256,45 +158,6 @@ def test_plugins_and_their_settings(rest: RestClient) -> None:
     assert wrong == {"file", "topic", "batch.size", "tasks.max"}
     assert answer["error_count"] == 4
     assert "Common" in answer["groups"]
-
-
-def test_secrets_are_resolved_in_the_worker_alone(kafka: KafkaUnderTest, tmp_path: Path, topic: str) -> None:
-    """A placeholder is stored and shown as it was given; what it stands for shows in no answer, not even in a trace."""
-    (tmp_path / "secret.txt").write_text("bad-hunter2")
-    settings = worker_settings(kafka, tmp_path) | {
-        "listeners": "http://127.0.0.1:0",
-        "config.providers": "dir",
-        "config.providers.dir.class": "DirectoryConfigProvider",
-    }
-    placeholder = f"${{dir:{tmp_path}:secret.txt}}"
-    config = sink(topic, **{"transforms": "h", "transforms.h.type": "HoistField$Value", "transforms.h.field": "v"})
-    config |= {
-        "transforms": "c",
-        "transforms.c.type": "Cast$Value",
-        "transforms.c.spec": "int32",
-        "db.password": placeholder,
-    }
-    config |= {"transforms.h.field": placeholder}
-    with OrderedProducer(kafka.client_config()) as producer:
-        producer.produce(topic, "bad-hunter2", "k")
-    with WorkerProcess(settings, in_group=False) as worker:
-        rest = RestClient(worker.url)
-        rest.ok("POST", "/connectors", {"name": topic, "config": config})
-        until(lambda: rest.states(topic)[1] == ["FAILED"], "the record cannot be cast")
-        answers = [
-            rest(method, path, body).text
-            for method, path, body in (
-                ("GET", f"/connectors/{topic}", None),
-                ("GET", f"/connectors/{topic}/config", None),
-                ("GET", f"/connectors/{topic}/tasks", None),
-                ("GET", f"/connectors/{topic}/status", None),
-                ("GET", "/connectors?expand=info&expand=status", None),
-                ("PUT", "/connector-plugins/MemorySink/config/validate", {"name": topic, **config}),
-            )
-        ]
-        assert [a for a in answers if "hunter2" in a] == []
-        assert rest.ok("GET", f"/connectors/{topic}/config")["db.password"] == placeholder
-        assert "[hidden]" in rest.ok("GET", f"/connectors/{topic}/tasks/0/status")["trace"]
 
 
 def test_metrics_and_loggers(group: tuple[RestClient, RestClient], topic: str, kafka: KafkaUnderTest) -> None:
@@ -312,55 +175,3 @@ def test_metrics_and_loggers(group: tuple[RestClient, RestClient], topic: str, k
     assert "keyorder.connect.task" in rest.ok("PUT", "/admin/loggers/keyorder.connect", {"level": "debug"})
     assert rest.ok("GET", "/admin/loggers/keyorder.connect.task")["level"] == "DEBUG"
     assert rest.ok("GET", "/admin/loggers")["keyorder.connect"]["level"] == "DEBUG"
-
-
-def test_a_token_guards_every_path(kafka: KafkaUnderTest, tmp_path: Path) -> None:
-    """Without it, or with another one: 401, and nothing is told."""
-    settings = worker_settings(kafka, tmp_path) | {"listeners": "http://127.0.0.1:0", "rest.token": "0123456789abcdef"}
-    with WorkerProcess(settings, in_group=False) as worker:
-        for headers in ({}, {"Authorization": "Bearer 0123456789abcdeX"}):
-            for path in ("/", "/connectors", "/metrics", "/health"):
-                assert RestClient(worker.url, headers=headers)("GET", path).status_code == 401
-        right = RestClient(worker.url, headers={"Authorization": "Bearer 0123456789abcdef"})
-        assert right("GET", "/connectors").status_code == 200
-
-
-def test_tls(kafka: KafkaUnderTest, tmp_path: Path) -> None:
-    """An https:// listener with a PEM certificate."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    settings = worker_settings(kafka, tmp_path) | {
-        "listeners": "https://127.0.0.1:0",
-        "rest.ssl.certificate.location": str(certificate),
-        "rest.ssl.key.location": str(key),
-    }
-    with WorkerProcess(settings, in_group=False) as worker:
-        import ssl
-
-        trusting = ssl.create_default_context(cafile=str(certificate))
-        assert worker.url.startswith("https://")
-        assert RestClient(worker.url, verify=trusting)("GET", "/connectors").json() == []
-
-
-@pytest.mark.parametrize(
-    "address", ["http://0.0.0.0:0", "http://:8083", "http://[::]:0", "ftp://localhost:1", "http://localhost:x"]
-)
-def test_a_listener_that_is_open_to_anybody_is_refused(address: str) -> None:
-    """Before anything is bound."""
-    parsed = worker_definition().parse({"bootstrap.servers": "x", "listeners": address})
-    with pytest.raises(ConfigError, match="listeners"):
-        listener_of(parsed)
-
-
-def test_a_port_that_is_taken_is_an_error_of_that_setting(kafka: KafkaUnderTest, tmp_path: Path) -> None:
-    """Named, with the fix."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        settings = worker_settings(kafka, tmp_path) | {"listeners": f"http://127.0.0.1:{taken.getsockname()[1]}"}
-        with pytest.raises(ConfigError, match="listeners"):
-            WorkerProcess(settings, in_group=False)

@@ -8,10 +8,10 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ....partitioner.errors import ConfigError, KafkaOperationError
-from ...admin import TopicAdmin
-from ...config import connection_of
-from ...kafka_errors import translated
+from .....partitioner.errors import ConfigError, KafkaOperationError
+from ....admin import TopicAdmin
+from ....config import connection_of
+from ....kafka_errors import translated
 
 
 class TopicCreation:

@@ -9,28 +9,26 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from ....partitioner.errors import PeerError
-from ... import clock
-from ...consuming.consumer import OrderedConsumer
-from ...consuming.listener import KeyRebalanceListener
-from ...kafka_errors import translate
-from ...messages import offset_of, place_of
-from ..api.errors import ConnectError, RetriableError
-from ..api.records import SinkRecord
-from ..api.task import Place, SinkTask
-from .clients import consumer_config, worker_connection
-from .dead_letters import DeadLetters
-from .parking import ParkedRecords, ParkingList
-from .pipeline import Chain, Converters
-from .plugins import Plugins
-from .settings import seconds
-from .sink_errors import ErrorRouting
+from .....partitioner.errors import PeerError
+from .... import clock
+from ....consuming.consumer import OrderedConsumer
+from ....kafka_errors import translate
+from ....messages import offset_of, place_of
+from ...api.errors import ConnectError, RetriableError
+from ...api.records import SinkRecord
+from ...api.task import Place, SinkTask
+from ..clients import consumer_config
+from ..pipeline import Chain, Converters
+from ..plugins import Plugins
+from ..settings import seconds
+from .sink_context import Callbacks, SinkContext
+from .sink_errors import ErrorRouting, error_routing
 from .sink_records import Entry, SinkReader
+from .standstill import Standstill
 from .task_base import State, TaskSpec, WorkerTask
 
 _LOG = logging.getLogger("keyorder.connect.task")
@@ -39,41 +37,7 @@ _POLL = 0.1
 _RELEASE_CHECK = 0.5
 _REVOKE_PATIENCE = 3.0
 _MIN_BACKOFF = 0.05
-
-
-class SinkContext:
-    """What the task sees of the runtime (SinkTaskContext)."""
-
-    def __init__(self, worker: WorkerSinkTask) -> None:
-        self._worker = worker
-        self.errant_record_reporter = worker.routing.reporter
-        self.rewinds: dict[Place, int] = {}
-        self.backoff = 1.0
-        self.commit_requested = False
-
-    def configs(self) -> dict[str, str]:
-        return dict(self._worker.spec.config)
-
-    def assignment(self) -> set[Place]:
-        return {(p.topic, p.partition) for p in self._worker.consumer.assignment()}
-
-    def offset(self, offsets: Mapping[Place, int]) -> None:
-        self.rewinds.update(offsets)
-
-    def timeout(self, seconds: float) -> None:
-        self.backoff = seconds
-
-    def pause(self, *places: Place) -> None:
-        self._worker.paused_by_task.update(places)
-        self._worker.consumer.pause([TopicPartition(*place) for place in places])
-
-    def resume(self, *places: Place) -> None:
-        self._worker.paused_by_task.difference_update(places)
-        if not self._worker.holding:
-            self._worker.consumer.resume([TopicPartition(*place) for place in places])
-
-    def request_commit(self) -> None:
-        self.commit_requested = True
+_ASK = 10.0
 
 
 class WorkerSinkTask(WorkerTask):
@@ -95,9 +59,10 @@ class WorkerSinkTask(WorkerTask):
         spec = self.spec
         chain = Chain(self._plugins, spec.connector)
         converters = Converters(self._plugins, spec.worker, spec.connector)
-        self.routing = self._error_routing()
+        self.routing: ErrorRouting = error_routing(spec, self.tolerance, self._parking_topic, self._redact)
         config = consumer_config(spec.worker, spec.connector, spec.id.connector, spec.id.number)
         self.consumer = OrderedConsumer(config)
+        self._standstill = Standstill(config)
         self._reader = SinkReader(converters, chain, self.tolerance, self.consumer.key_epoch)
         self.task: SinkTask = spec.task_class()
         self.context = SinkContext(self)
@@ -106,7 +71,7 @@ class WorkerSinkTask(WorkerTask):
             self.task.initialize(self.context)
             self.task.start(dict(spec.config))
             started = True
-            self.consumer.subscribe(self._topics(), listener=_Callbacks(self))
+            self.consumer.subscribe(self._topics(), listener=Callbacks(self))
             self._loop()
             self._finish()
         except BaseException:
@@ -125,25 +90,10 @@ class WorkerSinkTask(WorkerTask):
         topics: list[str] = self.spec.parsed["topics"]
         return topics or [f"^{self.spec.parsed['topics.regex']}$"]
 
-    def _error_routing(self) -> ErrorRouting:
-        spec, parsed = self.spec, self.spec.parsed
-        names = (spec.id.connector, spec.id.number)
-        topic = parsed["errors.deadletterqueue.topic.name"]
-        if not (topic and self.tolerance.tolerate):
-            return ErrorRouting(names, self.tolerance, None, None, None)
-        config = worker_connection(spec.worker)
-        park = parsed["errors.deadletterqueue.policy"] == "park-key"
-        replication = parsed["errors.deadletterqueue.topic.replication.factor"]
-        context = park or parsed["errors.deadletterqueue.context.headers.enable"]
-        dead = DeadLetters(config, topic, replication, context, names, self.metrics, self._redact)
-        if not park:
-            return ErrorRouting(names, self.tolerance, dead, None, None)
-        parking = ParkingList(config, self._parking_topic, int(parsed["internal.replication.factor"]), names[0])
-        return ErrorRouting(names, self.tolerance, dead, parking, ParkedRecords(config, topic))
-
     def _loop(self) -> None:
         next_commit = clock.now() + self._interval
         while not self.stopping.is_set():
+            self._standstill.turn()
             self._follow_pause()
             if self.holding and not self._pending and not self.wanted_paused:
                 self._hold(False)  # what was to be put again has gone to another task
@@ -184,6 +134,8 @@ class WorkerSinkTask(WorkerTask):
     def _deliver(self) -> None:
         """Put what is pending. After a RetriableError the same records are put again when their time has come."""
         while self._pending and not (self.stopping.is_set() and self._retry_at is not None):
+            if self._standstill.doubtful and not self._still_a_member():
+                return
             batch = self.routing.next_batch(self._pending)
             records = [entry.record for entry in batch if entry.record is not None]
             if records and not self._put(records):
@@ -236,6 +188,8 @@ class WorkerSinkTask(WorkerTask):
 
     def _release(self) -> None:
         """Deliver what was parked, where somebody asked for it and the key is ours now."""
+        if self._standstill.doubtful and not self._still_a_member():
+            return
         for entry, mode in self.routing.due_releases(self.consumer.may_have):
             self._commit()
             try:
@@ -283,6 +237,28 @@ class WorkerSinkTask(WorkerTask):
         self.metrics.add("offset_commit_failed_total")
         return False
 
+    def _still_a_member(self) -> bool:
+        """After a standstill ask the group, by the last commit once more: it takes commits from its present members alone.
+
+        False: not now. The next turn hears from the group what has become of its partitions.
+        """
+        since = clock.now()
+        places = self.consumer.assignment()
+        try:
+            found = self.consumer.committed(places, _ASK) if places else []
+            known = [place for place in found if place.error is None and place.offset >= 0]
+            if not known:
+                return False
+            self.consumer.commit(offsets=known[:1], asynchronous=False)
+        except KafkaException as raised:
+            failure = translate(raised.args[0], "ask after the membership in", f"group of {self.spec.id.connector}")
+            if not isinstance(failure, PeerError):
+                raise failure from raised
+            _LOG.warning("task %s stood still and puts nothing before its group answers: %s", self.where, failure)
+            return False
+        self._standstill.passed(since)
+        return True
+
     def _finish(self) -> None:
         """A graceful end: what was put is flushed and committed."""
         if not self._commit():
@@ -322,27 +298,3 @@ class WorkerSinkTask(WorkerTask):
         """A gate has opened."""
         self.routing.refresh()
         self.task.keys_assigned(places)
-
-
-class _Callbacks(KeyRebalanceListener):
-    def __init__(self, worker: WorkerSinkTask) -> None:
-        self._worker = worker
-
-    def on_assign(self, partitions: list[TopicPartition]) -> None:
-        self._worker.assigned(_places(partitions))
-
-    def on_revoke(self, partitions: list[TopicPartition]) -> None:
-        self._worker.revoked(_places(partitions), lost=False)
-
-    def on_lost(self, partitions: list[TopicPartition]) -> None:
-        self._worker.revoked(_places(partitions), lost=True)
-
-    def on_partition_key_maybe_revoked(self, partitions: list[TopicPartition]) -> None:
-        self._worker.keys_leave(_places(partitions))
-
-    def on_partition_key_assigned(self, partitions: list[TopicPartition]) -> None:
-        self._worker.keys_come(_places(partitions))
-
-
-def _places(partitions: list[TopicPartition]) -> list[Place]:
-    return [(p.topic, p.partition) for p in partitions]

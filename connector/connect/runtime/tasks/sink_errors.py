@@ -12,13 +12,15 @@ from dataclasses import replace
 
 from confluent_kafka import Message
 
-from ...messages import offset_of
-from ..api.errors import LateReportError
-from ..api.records import SinkRecord
-from ..api.task import ErrantRecordReporter, SinkTask
+from ....messages import offset_of
+from ...api.errors import LateReportError
+from ...api.records import SinkRecord
+from ...api.task import ErrantRecordReporter, SinkTask
+from ..clients import worker_connection
 from .dead_letters import DeadLetters
 from .parking import Parked, ParkedRecords, ParkingList, ReleaseMode, parked_at
 from .sink_records import Entry, SinkReader
+from .task_base import TaskSpec
 from .tolerance import FailedOperation, Stage, Tolerance
 
 Place = tuple[str, int]
@@ -202,3 +204,22 @@ class _Reporter:
 
 def _where(record: SinkRecord) -> Where:
     return record.original_topic, record.partition, record.offset
+
+
+def error_routing(
+    spec: TaskSpec, tolerance: Tolerance, parking_topic: str, redact: Callable[[str], str]
+) -> ErrorRouting:
+    """The routing that a connector's settings ask for."""
+    parsed, names = spec.parsed, (spec.id.connector, spec.id.number)
+    topic = parsed["errors.deadletterqueue.topic.name"]
+    if not (topic and tolerance.tolerate):
+        return ErrorRouting(names, tolerance, None, None, None)
+    config = worker_connection(spec.worker)
+    park = parsed["errors.deadletterqueue.policy"] == "park-key"
+    replication = parsed["errors.deadletterqueue.topic.replication.factor"]
+    context = park or parsed["errors.deadletterqueue.context.headers.enable"]
+    dead = DeadLetters(config, topic, replication, context, names, tolerance.metrics, redact)
+    if not park:
+        return ErrorRouting(names, tolerance, dead, None, None)
+    parking = ParkingList(config, parking_topic, int(parsed["internal.replication.factor"]), names[0])
+    return ErrorRouting(names, tolerance, dead, parking, ParkedRecords(config, topic))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from .metrics import TaskMetrics
+from ..metrics import TaskMetrics
 from .tolerance import Tolerance
 
 _LOG = logging.getLogger("keyorder.connect.task")

@@ -21,9 +21,9 @@ from tenacity import (
     wait_random,
 )
 
-from ....partitioner.errors import KeyorderError
-from ..api.errors import ConnectError
-from .metrics import TaskMetrics
+from .....partitioner.errors import KeyorderError
+from ...api.errors import ConnectError
+from ..metrics import TaskMetrics
 
 T = TypeVar("T")
 _LOG = logging.getLogger("keyorder.connect.errors")

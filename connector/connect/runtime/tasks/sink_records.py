@@ -8,11 +8,11 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from ...messages import offset_of, place_of
-from ..api.records import SinkRecord
+from ....messages import offset_of, place_of
+from ...api.records import SinkRecord
+from ..pipeline import Chain, Converters
 from .dead_letters import PREFIX
 from .parking import facts_of
-from .pipeline import Chain, Converters
 from .tolerance import FailedOperation, Stage, Tolerance
 
 KeyEpoch = Callable[[str, bytes, int, int], int]

@@ -9,15 +9,15 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ....partitioner.gates.gate import Gates
-from ....partitioner.gates.starts import flushed_epoch, metadata_of
-from ....partitioner.timeline import Timeline
-from ...admin import TopicAdmin
-from ...config import connection_of
-from ...kafka_errors import translate
-from ...log_offsets import LogOffsets
-from ..api.errors import BadRequestError, OffsetsRefusedError
-from .clients import consumer_config, group_of
+from .....partitioner.gates.gate import Gates
+from .....partitioner.gates.starts import flushed_epoch, metadata_of
+from .....partitioner.timeline import Timeline
+from ....admin import TopicAdmin
+from ....config import connection_of
+from ....kafka_errors import translate
+from ....log_offsets import LogOffsets
+from ...api.errors import BadRequestError, OffsetsRefusedError
+from ..clients import consumer_config, group_of
 
 _TIMEOUT = 15.0
 _SHAPE = '{"partition": {"kafka_topic": T, "kafka_partition": P}, "offset": {"kafka_offset": O}}'
@@ -38,10 +38,14 @@ class GroupOffsets:
             for (t, p), offset in sorted(self._committed().items())
         ]
 
-    def alter(self, pairs: Sequence[tuple[dict[str, Any], Any]]) -> None:
-        """Set offsets, all or none. Raises BadRequestError, OffsetsRefusedError; nothing is changed then."""
+    def alter(self, pairs: Sequence[tuple[dict[str, Any], Any]], replace: bool = False) -> None:
+        """Set offsets, all or none. Raises BadRequestError, OffsetsRefusedError; nothing is changed then.
+
+        replace: the others are forgotten.
+        """
         wanted = dict(self._parsed(partition, offset) for partition, offset in pairs)
-        after = {**self._committed(), **wanted}
+        before = self._committed()
+        after = wanted if replace else {**before, **wanted}
         timelines = {topic: TopicAdmin(self._config).managed(topic) for topic in {t for t, _ in wanted}}
         self._check_ends(wanted)
         for topic, timeline in timelines.items():
@@ -53,6 +57,8 @@ class GroupOffsets:
             epoch = 0 if timeline is None else flushed_epoch(timeline, partition, offset)
             places.append(TopicPartition(topic, partition, offset, metadata_of(epoch)))
         request = [ConsumerGroupTopicPartitions(self._group, places)]
+        if replace and before.keys() - wanted.keys():
+            self.reset()
         try:
             self._done(lambda: self._admin.alter_consumer_group_offsets(request)[self._group].result(_TIMEOUT))
         except KafkaException as raised:

@@ -3,6 +3,7 @@
 connector-{name}      {"properties": {...}} or null
 target-state-{name}   {"state": "STARTED" | "PAUSED" | "STOPPED"} or null
 tasks-{name}          {"tasks": [{...}, ...], "of": digest of the properties that they were made from} or null
+logger-cluster-{name} {"level": ...}: for those who are there when it is written
 assignment            {"epoch", "leader", "url", "slots": {"name/number": {"member", "was", "run"}}}
 """
 
@@ -49,13 +50,17 @@ def digest(properties: Mapping[str, str]) -> str:
 
 
 class ClusterState:
-    """The fold. Values that are not understood are left out: a newer worker may have written them."""
+    """The fold. Values that are not understood are left out: a newer worker may have written them.
+
+    levels: of loggers, as they were asked for; whoever has set them empties the list.
+    """
 
     def __init__(self) -> None:
         self.configs: dict[str, dict[str, str]] = {}
         self.targets: dict[str, Target] = {}
         self.tasks: dict[str, tuple[list[dict[str, str]], str]] = {}
         self.assignment = Assignment()
+        self.levels: list[tuple[str, str]] = []
 
     def apply(self, key: str, value: bytes | None) -> None:
         """Take one record in."""
@@ -66,6 +71,9 @@ class ClusterState:
                 connector, _, number = name.rpartition("/")
                 slots[connector, int(number)] = Slot(slot["member"], slot["was"], slot["run"])
             self.assignment = Assignment(document["epoch"], document["leader"], document["url"], slots)
+            return
+        if key.startswith("logger-cluster-") and document is not None:
+            self.levels.append((key.removeprefix("logger-cluster-"), document["level"]))
             return
         for prefix, fold in (("connector-", self._config), ("target-state-", self._target), ("tasks-", self._tasks)):
             if key.startswith(prefix):

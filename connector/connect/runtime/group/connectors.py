@@ -8,10 +8,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....partitioner.errors import ConfigError
-from ..api.connector import Connector, ConnectorContext
-from ..config.providers import Resolver
-from .plugins import Plugins
+from .....partitioner.errors import ConfigError
+from ...api.connector import Connector, ConnectorContext
+from ...config.providers import Resolver
+from ..plugins import Plugins
 from .state import ClusterState, Target, digest
 from .stores import Status
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ....partitioner.errors import PeerError
-from ...config import connection_of
-from ...kafka_errors import translate
-from ...messages import offset_of
-from .kafka_log import KafkaLog, Update
+from .....partitioner.errors import PeerError
+from ....config import connection_of
+from ....kafka_errors import translate
+from ....messages import offset_of
+from ..kafka_log import KafkaLog, Update
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 

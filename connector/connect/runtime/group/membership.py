@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ...config import connection_of
+from ....config import connection_of
 
 _LOG = logging.getLogger("keyorder.connect.group")
 

@@ -9,12 +9,12 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from ....partitioner.errors import BrokerUnreachableError
-from ...config import connection_of
-from ...kafka_errors import translate
-from ...messages import offset_of, place_of
-from .kafka_log import make_topic
-from .metrics import TaskMetrics
+from .....partitioner.errors import BrokerUnreachableError
+from ....config import connection_of
+from ....kafka_errors import translate
+from ....messages import offset_of, place_of
+from ..kafka_log import make_topic
+from ..metrics import TaskMetrics
 from .tolerance import FailedOperation
 
 PREFIX = "__connect.errors."

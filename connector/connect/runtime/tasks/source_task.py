@@ -13,19 +13,21 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from ....partitioner.errors import KeyorderError, PeerError
-from ... import clock
-from ...kafka_errors import translate
-from ...messages import offset_of
-from ...producing.producer import OrderedProducer
-from ..api.errors import TransactionError
-from ..api.records import SourceRecord
-from ..api.task import SourceTask
-from .clients import producer_config, transactional_id
-from .offsets import OffsetReader, OffsetStore, SubmittedRecords, canonical
-from .pipeline import Chain, Converters
-from .plugins import Plugins
-from .settings import seconds
+from .....partitioner.errors import KeyorderError, PeerError
+from .... import clock
+from ....kafka_errors import translate
+from ....messages import offset_of
+from ....producing.producer import OrderedProducer
+from ...api.errors import TransactionError
+from ...api.records import SourceRecord
+from ...api.task import SourceTask
+from ..clients import producer_config, transactional_id
+from ..offsets import OffsetReader, OffsetStore, SubmittedRecords, canonical
+from ..pipeline import Chain, Converters
+from ..plugins import Plugins
+from ..settings import seconds
+from .source_context import SourceContext
+from .source_records import Made, SourceWriter
 from .task_base import State, TaskSpec, WorkerTask
 from .tolerance import FailedOperation, Stage
 from .topic_creation import TopicCreation
@@ -33,38 +35,6 @@ from .topic_creation import TopicCreation
 _LOG = logging.getLogger("keyorder.connect.task")
 _TIMEOUT = 60.0
 _FATAL = {KafkaError._FATAL, KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-
-
-class SourceContext:
-    """What the task sees of the runtime (SourceTaskContext)."""
-
-    def __init__(self, worker: WorkerSourceTask, reader: OffsetReader) -> None:
-        self._worker = worker
-        self.offset_storage_reader = reader
-        self.exactly_once = worker.boundary != "none"
-        self.transaction = Boundary() if worker.boundary == "connector" else None
-
-    def configs(self) -> dict[str, str]:
-        return dict(self._worker.spec.config)
-
-    def wait(self, seconds: float) -> bool:
-        return self._worker.stopping.wait(seconds)
-
-    def flush(self) -> None:
-        self._worker.flush()
-
-
-class Boundary:
-    """The task's own word on where transactions end (TransactionContext)."""
-
-    def __init__(self) -> None:
-        self.commit = self.abort = False
-
-    def commit_transaction(self) -> None:
-        self.commit = True
-
-    def abort_transaction(self) -> None:
-        self.abort = True
 
 
 class WorkerSourceTask(WorkerTask):
@@ -95,8 +65,8 @@ class WorkerSourceTask(WorkerTask):
     def execute(self) -> None:
         spec = self.spec
         chain = Chain(self._plugins, spec.connector)
-        self._converters = Converters(self._plugins, spec.worker, spec.connector)
-        self._chain = chain
+        converters = Converters(self._plugins, spec.worker, spec.connector)
+        self._writer = SourceWriter(chain, converters, self.tolerance, self.where)
         config = producer_config(spec.worker, spec.connector, spec.id.connector, spec.id.number)
         if self._offsets_topic is not None:
             group = spec.worker.get("group.id", "standalone")
@@ -170,7 +140,7 @@ class WorkerSourceTask(WorkerTask):
     def _send(self, records: list[SourceRecord]) -> None:
         for record in records:
             try:
-                made = self._made(record)
+                made = self._writer.made(record)
             except FailedOperation as failure:
                 if not self.tolerance.tolerate:
                     raise
@@ -182,29 +152,7 @@ class WorkerSourceTask(WorkerTask):
             if self._failure is not None:
                 self._serve(0.0)
 
-    def _made(self, record: SourceRecord) -> tuple[SourceRecord, bytes | None, bytes | None, Any] | None:
-        run, c, where = self.tolerance.run, self._converters, f"a record of {self.where}"
-        changed = run(Stage.TRANSFORMATION, "transforms", where, lambda: self._chain.apply(record))
-        if changed is None:
-            return None
-        key = run(
-            Stage.KEY_CONVERTER,
-            type(c.key).__name__,
-            where,
-            lambda: c.key.from_connect(changed.topic, changed.key_schema, changed.key),
-        )
-        value = run(
-            Stage.VALUE_CONVERTER,
-            type(c.value).__name__,
-            where,
-            lambda: c.value.from_connect(changed.topic, changed.value_schema, changed.value),
-        )
-        headers = run(
-            Stage.HEADER_CONVERTER, type(c.header).__name__, where, lambda: c.header.to_kafka(changed.headers)
-        )
-        return changed, key, value, headers
-
-    def _submit(self, record: SourceRecord, made: tuple[SourceRecord, bytes | None, bytes | None, Any] | None) -> None:
+    def _submit(self, record: SourceRecord, made: Made) -> None:
         if self._offsets_topic is not None:
             self._in_this[canonical(dict(record.source_partition))] = record.source_offset
             if not self._in_transaction:
@@ -234,11 +182,18 @@ class WorkerSourceTask(WorkerTask):
     def _produce(
         self, topic: str, value: bytes | None, key: bytes | None, headers: Any, timestamp: int, delivered: Any
     ) -> None:
+        deadline = clock.now() + _TIMEOUT
         while True:
             try:
                 self._producer.produce(topic, value, key, headers=headers, timestamp=timestamp, on_delivery=delivered)
                 return
             except BufferError:
+                self._serve(0.1)
+            except PeerError as error:
+                # The first record of a topic asks the cluster; nothing was sent yet.
+                if not error.retriable or self.stopping.is_set() or clock.now() > deadline:
+                    raise
+                _LOG.warning("task %s waits for the cluster: %s", self.where, error)
                 self._serve(0.1)
             except KafkaException as raised:
                 self._if_fatal(raised.args[0])

@@ -23,14 +23,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from ... import clock
-from ...config import connection_of
-from ...kafka_errors import translate
-from ...log_offsets import LogOffsets
-from ...messages import offset_of, place_of
-from ..api.errors import BadRequestError, NotFoundError
+from .... import clock
+from ....config import connection_of
+from ....kafka_errors import translate
+from ....log_offsets import LogOffsets
+from ....messages import offset_of, place_of
+from ...api.errors import BadRequestError, NotFoundError
+from ..kafka_log import KafkaLog
 from .dead_letters import PREFIX
-from .kafka_log import KafkaLog
 
 
 class ReleaseMode(Enum):

@@ -1,0 +1,1 @@
+"""What the workers of a group agree on, and the one that leads."""

@@ -1,0 +1,69 @@
+"""Levels of keyorder's loggers, shown and set while a worker runs, under Java's words (KIP-495, KIP-976)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ... import clock
+from ..api.errors import NotFoundError
+
+# Java's words for levels, and Python's.
+LEVELS = {
+    "OFF": logging.CRITICAL + 10,
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": 5,
+}
+_ROOT = "keyorder"
+
+
+class Loggers:
+    """The loggers of one process; those of other libraries in it are not the REST's to touch."""
+
+    def __init__(self) -> None:
+        self._modified: dict[str, int] = {}
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        """Every logger with its level, and when it was set here, in milliseconds since 1970."""
+        names = [name for name in list(logging.Logger.manager.loggerDict) if _is_ours(name)]
+        return {name: self._shown(name) for name in sorted({_ROOT, *names})}
+
+    def one(self, name: str) -> dict[str, Any]:
+        """One of them. Raises NotFoundError."""
+        full = known(name)
+        if full not in (_ROOT, *logging.Logger.manager.loggerDict):
+            raise NotFoundError(f"Logger {name} not found.")
+        return self._shown(full)
+
+    def set(self, name: str, level: str) -> list[str]:
+        """Set a level, one of LEVELS, for a logger and those below it. Returns their names. Raises NotFoundError."""
+        full = known(name)
+        logging.getLogger(full).setLevel(LEVELS[level])
+        below = [n for n in self.all() if n == full or n.startswith(f"{full}.")]
+        now = clock.wall_ms()
+        for each in below:
+            if each != full:
+                logging.getLogger(each).setLevel(logging.NOTSET)
+            self._modified[each] = now
+        return below
+
+    def _shown(self, name: str) -> dict[str, Any]:
+        number = logging.getLogger(name).getEffectiveLevel()
+        word = min(LEVELS, key=lambda w: abs(LEVELS[w] - number))
+        return {"level": word, "last_modified": self._modified.get(name)}
+
+
+def known(name: str) -> str:
+    """The full name of one of our loggers; `root` is the one above all of them. Raises NotFoundError."""
+    full = _ROOT if name == "root" else name
+    if not _is_ours(full):
+        raise NotFoundError(f"Logger {name} not found.")
+    return full
+
+
+def _is_ours(name: str) -> bool:
+    return name == _ROOT or name.startswith(f"{_ROOT}.")

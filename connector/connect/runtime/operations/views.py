@@ -1,0 +1,155 @@
+"""What a worker tells of its connectors: configurations, states, tasks, plugins. Thread-safe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from .....partitioner.errors import ConfigError
+from ...api.errors import BadRequestError, NotFoundError
+from ...config.configdef import ConfigDef
+from ...config.rendering import definition_json
+from ...converters.headers import HEADER_CONVERTERS
+from ..group.herder import Herder
+from ..pipeline import validate
+
+T = TypeVar("T")
+
+
+class Views:
+    """What can be read. Asked on the herder's thread, where the state is at rest."""
+
+    def __init__(self, herder: Herder) -> None:
+        self.herder = herder
+        self._worker = herder.worker
+        self._plugins = herder.worker.plugins
+
+    def connectors(self) -> list[str]:
+        """The names."""
+        return self._read(lambda: sorted(self.herder.state.configs))
+
+    def config(self, name: str) -> dict[str, str]:
+        """A connector's configuration, placeholders as they were given."""
+        return self._read(lambda: dict(self.herder.config_of(name)))
+
+    def info(self, name: str) -> dict[str, Any]:
+        """Name, configuration, tasks, type."""
+
+        def read() -> dict[str, Any]:
+            config = self.herder.config_of(name)
+            count = len(self.herder.state.tasks.get(name, ([], ""))[0])
+            tasks = [{"connector": name, "task": number} for number in range(count)]
+            return {"name": name, "config": dict(config), "tasks": tasks, "type": self._kind_word(config)}
+
+        return self._read(read)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The states of a connector and its tasks."""
+
+        def read() -> dict[str, Any]:
+            config = self.herder.config_of(name)
+            known, state = self.herder.known, self.herder.state
+            connector = known.connectors.get(name)
+            tasks = []
+            # Those that have still to end are listed too: no task listed means that none runs.
+            for key in sorted(k for k in {*state.wanted(), *state.assignment.slots} if k[0] == name):
+                slot, status = state.assignment.slots.get(key), known.tasks.get(key)
+                current = status is not None and slot is not None and status.run == slot.run
+                shown = status.json() if current and status is not None else {"state": "UNASSIGNED", "worker_id": ""}
+                tasks.append({"id": key[1], **shown})
+            unknown = {"state": "UNASSIGNED", "worker_id": self.herder.worker_id}
+            shown_connector = unknown if connector is None else connector.json()
+            return {"name": name, "connector": shown_connector, "tasks": tasks, "type": self._kind_word(config)}
+
+        return self._read(read)
+
+    def task_status(self, name: str, number: int) -> dict[str, Any]:
+        """The state of one task."""
+        found = next((task for task in self.status(name)["tasks"] if task["id"] == number), None)
+        if found is None:
+            raise NotFoundError(f"No status found for task {name}-{number}")
+        return dict(found)
+
+    def tasks(self, name: str) -> list[dict[str, Any]]:
+        """The tasks' configurations."""
+
+        def read() -> list[dict[str, Any]]:
+            self.herder.config_of(name)
+            configs = self.herder.state.tasks.get(name, ([], ""))[0]
+            hide = self._worker.resolver.redact
+            return [
+                {"id": {"connector": name, "task": i}, "config": {k: hide(v) for k, v in config.items()}}
+                for i, config in enumerate(configs)
+            ]
+
+        return self._read(read)
+
+    def topics(self, name: str) -> dict[str, Any]:
+        """The topics that a connector has used since its start or the last reset."""
+
+        def read() -> dict[str, Any]:
+            self.herder.config_of(name)
+            return {name: {"topics": sorted(self.herder.known.topics.get(name, ()))}}
+
+        return self._read(read)
+
+    def plugins(self, connectors_only: bool = True) -> list[dict[str, str]]:
+        """The plugins."""
+        return [info.json() for info in self._plugins.listed(connectors_only)]
+
+    def plugin_config(self, name: str) -> list[dict[str, Any]]:
+        """The settings of a plugin."""
+        definition: ConfigDef | None = None
+        for find in (
+            self._plugins.connector,
+            self._plugins.transform,
+            self._plugins.predicate,
+            self._plugins.converter,
+        ):
+            try:
+                definition = find(name).config()
+                break
+            except NotFoundError:
+                continue
+        if definition is None and name.rpartition(".")[2] in HEADER_CONVERTERS:
+            return []
+        if definition is None:
+            raise NotFoundError(f"Unknown plugin {name}. Must be one of the plugins that GET /connector-plugins lists")
+        return [definition_json(key) for key in definition.keys.values()]
+
+    def validate(self, plugin: str, config: Mapping[str, str]) -> dict[str, Any]:
+        """Connect's validate answer."""
+        kind = self._plugins.connector(plugin)
+        given = str(config.get("connector.class") or "")
+        if given and given.rpartition(".")[2].removesuffix("Connector") != plugin.rpartition(".")[2].removesuffix(
+            "Connector"
+        ):
+            raise BadRequestError(f"Included connector type {given} does not match request type {plugin}")
+        resolver = self._worker.resolver
+        answer = validate(self._plugins, self.herder.settings, kind, resolver.resolve(config))
+        return _unresolved(answer, config, resolver.redact)
+
+    def _read(self, work: Callable[[], T]) -> T:
+        return self.herder.call(work)
+
+    def _lead(self, work: Callable[[], T]) -> T:
+        return self.herder.call(work, lead=True)
+
+    def _kind_word(self, config: Mapping[str, str]) -> str:
+        try:
+            return self._plugins.connector(config["connector.class"]).kind
+        except (NotFoundError, ConfigError):
+            return "unknown"
+
+
+def _unresolved(answer: dict[str, Any], config: Mapping[str, str], redact: Callable[[str], str]) -> dict[str, Any]:
+    """The validate answer with values as they were given: what a placeholder stands for is never shown."""
+    for entry in answer["configs"]:
+        value = entry["value"]
+        given = config.get(value["name"])
+        if isinstance(given, str) and "${" in given:
+            value["value"] = given
+        elif isinstance(value["value"], str):
+            value["value"] = redact(value["value"])
+        value["errors"] = [redact(error) for error in value["errors"]]
+    return answer
