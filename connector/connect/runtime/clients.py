@@ -30,11 +30,16 @@ def consumer_config(worker: Mapping[str, str], connector: Mapping[str, str], nam
     return config
 
 
-def producer_config(worker: Mapping[str, str], connector: Mapping[str, str], name: str, task: int) -> dict[str, Any]:
+def producer_config(
+    worker: Mapping[str, str], connector: Mapping[str, str], name: str, task: int, exactly_once: bool
+) -> dict[str, Any]:
     """An OrderedProducer's settings for a source task. The writer id makes a task's newer run the only writer."""
     config = _client(worker, connector, "producer")
     config.setdefault("client.id", f"connector-producer-{name}-{task}")
-    config["keyorder.writer.id"] = f"connect-{worker.get('group.id', 'standalone')}-{name}-{task}"
+    group = worker.get("group.id", "standalone")
+    config["keyorder.writer.id"] = f"connect-{group}-{name}-{task}"
+    if exactly_once:
+        config["transactional.id"] = transactional_id(group, name, task)
     return config
 
 

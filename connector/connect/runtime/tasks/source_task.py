@@ -21,7 +21,7 @@ from ....producing.producer import OrderedProducer
 from ...api.errors import TransactionError
 from ...api.records import SourceRecord
 from ...api.task import SourceTask
-from ..clients import producer_config, transactional_id
+from ..clients import producer_config
 from ..offsets import OffsetReader, OffsetStore, SubmittedRecords, canonical
 from ..pipeline import Chain, Converters
 from ..plugins import Plugins
@@ -67,16 +67,14 @@ class WorkerSourceTask(WorkerTask):
         chain = Chain(self._plugins, spec.connector)
         converters = Converters(self._plugins, spec.worker, spec.connector)
         self._writer = SourceWriter(chain, converters, self.tolerance, self.where)
-        config = producer_config(spec.worker, spec.connector, spec.id.connector, spec.id.number)
-        if self._offsets_topic is not None:
-            group = spec.worker.get("group.id", "standalone")
-            config["transactional.id"] = transactional_id(group, spec.id.connector, spec.id.number)
+        names, exactly_once = (spec.id.connector, spec.id.number), self._offsets_topic is not None
+        config = producer_config(spec.worker, spec.connector, *names, exactly_once)
         self._topics = TopicCreation(config, spec.connector, spec.parsed)
         self._producer = OrderedProducer(config)
         self.task: SourceTask = spec.task_class()
         started = False
         try:
-            if self._offsets_topic is not None:
+            if exactly_once:
                 self._kafka("fence older runs of", self._producer.init_transactions, _TIMEOUT)
             # Behind the fence: what an older run has committed is there, and nothing more will come from it.
             self._store.refresh()
