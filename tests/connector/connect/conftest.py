@@ -23,7 +23,8 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def group(kafka: KafkaUnderTest) -> Iterator[tuple[RestClient, RestClient]]:
     """(leader, follower) of two workers."""
-    settings = group_settings(kafka, "rest-test")
+    plugins = "support.connect_rig:MemorySink,support.connect_plugins:CounterSource"
+    settings = group_settings(kafka, "rest-test") | {"plugin.classes": plugins}
     with WorkerProcess(settings, in_group=True) as one:
         until(lambda: one.operations.herder.leading, "the first worker leads")
         with WorkerProcess(settings, in_group=True) as two:

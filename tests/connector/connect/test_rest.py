@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from keyorder import OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.connect_rig import MemorySink, RestClient, sink, until
@@ -80,6 +81,24 @@ def test_a_level_is_set_on_every_worker(group: tuple[RestClient, RestClient]) ->
         until(lambda b=before: all(new not in (None, old) for new, old in zip(told(), b, strict=True)), "both set it")
         assert asked_one.ok("GET", path)["level"] == level
     assert group[0]("PUT", f"{path}?scope=world", {"level": "INFO"}).status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_initial_offsets_replace_those_of_an_earlier_connector(rest: RestClient, topic: str, kind: str) -> None:
+    """KIP-995: what was there under the name is forgotten; a payload that does not fit makes no connector."""
+    path = f"/connectors/{topic}"
+    source = {"connector.class": "CounterSource", "topic": topic}
+    made = [{"partition": {"task": str(i)}, "offset": {"next": 0}} for i in range(2)]
+    if kind == "sink":
+        made = [offset(topic, partition, 0) for partition in range(2)]
+    body = {"name": topic, "config": sink(topic) if kind == "sink" else source, "initial_state": "STOPPED"}
+    for offsets in (made, made[:1]):
+        rest.ok("POST", "/connectors", {**body, "initial_offsets": offsets})
+        assert rest.ok("GET", f"{path}/offsets") == {"offsets": offsets}
+        rest.ok("DELETE", path)
+    wrong = [{"partition": made[0]["partition"]}, {"partition": 1, "offset": {}}]
+    assert rest("POST", "/connectors", {**body, "initial_offsets": wrong}).status_code == 400
+    assert rest("GET", path).status_code == 404
 
 
 def offset(topic: str, partition: int, number: int) -> dict[str, Any]:
