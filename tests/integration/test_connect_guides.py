@@ -108,7 +108,7 @@ def test_a_topic_into_postgresql(
     monkeypatch.setenv("DATABASE_URL", postgres.url)
     words = {"localhost:9092": kafka.bootstrap_servers, "orders": f"orders_{os.getpid()}"}
     with Guide("connect-postgresql.md", tmp_path, words, {}) as guide:
-        assert guide.run() == 13
+        assert guide.run() == 14
 
 
 class Writers(threading.Thread):

@@ -94,8 +94,12 @@ def test_initial_offsets_replace_those_of_an_earlier_connector(rest: RestClient,
     body = {"name": topic, "config": sink(topic) if kind == "sink" else source, "initial_state": "STOPPED"}
     for offsets in (made, made[:1]):
         rest.ok("POST", "/connectors", {**body, "initial_offsets": offsets})
-        assert rest.ok("GET", f"{path}/offsets") == {"offsets": offsets}
+        until(
+            lambda want=offsets: rest("GET", f"{path}/offsets").json() == {"offsets": want},
+            lambda: f"these are its offsets, and no others: {rest('GET', f'{path}/offsets').text}",
+        )
         rest.ok("DELETE", path)
+        until(lambda: rest("GET", path).status_code == 404, "it is forgotten")
     wrong = [{"partition": made[0]["partition"]}, {"partition": 1, "offset": {}}]
     assert rest("POST", "/connectors", {**body, "initial_offsets": wrong}).status_code == 400
     assert rest("GET", path).status_code == 404
