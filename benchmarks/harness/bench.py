@@ -57,10 +57,14 @@ class Bench:
     """One run of the harness. The broker starts with the first measure that asks for it, and serves all of them.
 
     quick: a short form, to see that a measure works; its figures mean little. servers: a cluster to use instead.
+    repeats: how many pairs count, None for the form's own number.
     """
 
-    def __init__(self, stack: ExitStack, say: Say, quick: bool = False, servers: str | None = None) -> None:
+    def __init__(
+        self, stack: ExitStack, say: Say, quick: bool = False, servers: str | None = None, repeats: int | None = None
+    ) -> None:
         self.quick, self.say = quick, say
+        self._repeats = repeats
         self._stack, self._servers = stack, servers
         self._cluster: LocalCluster | None = None
         self._numbers = itertools.count(1)
@@ -69,6 +73,8 @@ class Bench:
     @property
     def repeats(self) -> int:
         """How many pairs count."""
+        if self._repeats is not None:
+            return self._repeats
         return QUICK_PAIRS if self.quick else PAIRS
 
     @property

@@ -50,10 +50,12 @@ def run(
     console: Console,
     progress: Console,
     servers: str | None = None,
+    repeats: int | None = None,
 ) -> list[dict[str, Any]]:
     """Run measures one after the other on one broker. Returns their documents, as written to `results`.
 
-    console: for the tables. progress: for what is going on. A measure whose modules are not installed is skipped.
+    console: for the tables. progress: for what is going on. repeats: pairs that count, None for the usual number. A measure
+    whose modules are not installed is skipped.
     """
     found: list[dict[str, Any]] = []
     with ExitStack() as stack:
@@ -67,7 +69,7 @@ def run(
             else:
                 progress.print(f"{current}{text}", markup=False)
 
-        bench = Bench(stack, say, quick, servers)
+        bench = Bench(stack, say, quick, servers, repeats)
         for measure in wanted:
             current = f"{measure.id}: "
             missing = [name for name in measure.needs if find_spec(name) is None]

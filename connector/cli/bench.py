@@ -23,9 +23,14 @@ _PACKAGE = __name__.partition(".")[0]
     default=None,
     help="Where the JSON files and pictures go. By default benchmarks/results, for a short form build/bench.",
 )
+@click.option(
+    "--repeats", type=click.IntRange(min=1), default=None, help="Pairs that count. [default: 5, 2 with --quick]"
+)
 @click.option("--bootstrap-server", default=None, help="Use this cluster (host:port) and start no broker.")
 @output_option
-def bench(only: str, quick: bool, results: Path | None, bootstrap_server: str | None, output: str) -> None:
+def bench(
+    only: str, quick: bool, results: Path | None, repeats: int | None, bootstrap_server: str | None, output: str
+) -> None:
     """Measure speed against other ways of doing the same, in turns on one broker.
 
     The measures are part of the source checkout and not of an installed package; docs/benchmarks.md says how they
@@ -40,6 +45,6 @@ def bench(only: str, quick: bool, results: Path | None, bootstrap_server: str | 
     table = Console(quiet=output == "json")
     if not table.is_terminal:
         table = Console(width=max(table.width, 140), quiet=output == "json")
-    found = harness.run(only.split(","), quick, folder, table, Console(stderr=True), bootstrap_server)
+    found = harness.run(only.split(","), quick, folder, table, Console(stderr=True), bootstrap_server, repeats)
     if output == "json":
         emit_json({"results": found})
