@@ -17,6 +17,7 @@ from ..partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
     CountError,
+    NotAuthorizedError,
     UnmanagedTopicError,
 )
 from ..partitioner.layout import Layout, same_routing
@@ -39,11 +40,14 @@ from .operations.lookup import timeline_now, timelines_now
 from .operations.notices import Notice
 from .operations.outcomes import DeletePartitionsResult, outcomes
 from .operations.planning import Planner
+from .operations.stray_scan import scan
 from .operations.topic_settings import split_topic_config
 from .topology.controller import TopologyController
 from .topology.draining import Drainer, DrainStep
 from .topology.rehoming import RehomingPlan, RehomingTerms
 from .topology.results import Change, Progress
+
+_SCAN_TIMEOUT = 10.0
 
 
 class TopicAdmin:
@@ -281,8 +285,12 @@ class TopicAdmin:
             return {}
         return timelines_now(self._config)
 
-    def describe(self, topic: str, groups: Sequence[str] | None = None) -> TopicDescription:
-        """The topic as it is now. groups: whose gates to tell, all that have commits on it when None. Raises as `timeline`."""
+    def describe(self, topic: str, groups: Sequence[str] | None = None, records: int = 0) -> TopicDescription:
+        """The topic as it is now. groups: whose gates to tell, all that have commits on it when None.
+
+        records: how many of each partition's newest ones are looked at for strays and foreign writers, within 10 s; who
+        may not read them is told so in `strays_problem`. Raises as `timeline`.
+        """
         timeline = self.timeline(topic)
         identity = identify(self._admin, topic, self._bootstrap)
         offsets = GroupOffsets(self._admin, self._bootstrap)
@@ -292,7 +300,14 @@ class TopicAdmin:
             state.refresh()
         finally:
             state.close()
-        return described(state.timelines.get(topic, timeline), identity.partitions, state, committed)
+        found = described(state.timelines.get(topic, timeline), identity.partitions, state, committed)
+        if not records:
+            return found
+        newest = state.timelines.get(topic, timeline)
+        try:
+            return replace(found, strays=tuple(scan(self._config, newest, found.partitions, records, _SCAN_TIMEOUT)))
+        except NotAuthorizedError as error:
+            return replace(found, strays_problem=str(error))
 
     def _change(
         self, timeline: Timeline, count: int, retirement: Retirement | None, warnings: list[Notice], timeout: float

@@ -18,6 +18,7 @@ from support.cluster import KafkaUnderTest
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _MARKED = re.compile(r"<!-- test -->\n```python\n(.*?)```", re.DOTALL)
+_PAGE = re.compile(r"\bdocs/[a-z][a-z0-9_/-]+\.md\b")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)[^)]*\)")
 
 
@@ -101,6 +102,17 @@ def test_the_file_map_is_complete(package: str) -> None:
     modules = [f"{package}/{path.name}" for path in sorted((ROOT / package).glob("*.py"))]
 
     assert [name for name in modules if not name.endswith("__init__.py") and name not in named] == []
+
+
+def test_pages_that_are_named_exist() -> None:
+    """`docs/x.md`, wherever it is named: in code, help texts, documents and build files."""
+    places = [ROOT / "Makefile", ROOT / "pyproject.toml", *DOCUMENTS]
+    for folder in ("partitioner", "connector", "streaming", "compaction", "benchmarks", "tests", "examples"):
+        places += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".toml", ".sh"}]
+    named = {(page, path.name) for path in places for page in _PAGE.findall(path.read_text())}
+
+    assert len(named) > 20
+    assert [each for each in sorted(named) if not (ROOT / each[0]).exists()] == []
 
 
 def test_the_commands_in_the_readme_exist() -> None:

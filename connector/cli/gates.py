@@ -110,5 +110,5 @@ def release(
 
 
 def document_of(gate: ClosedGate) -> dict[str, Any]:
-    """A closed gate for programs; documented in docs/operations.md."""
+    """A closed gate for programs; documented in docs/configuration.md, Command line."""
     return {**asdict(gate), "reason": gate.reason.value}

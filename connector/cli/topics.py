@@ -141,13 +141,20 @@ def adopt(
 @topics.command()
 @_topic_option
 @click.option("--group", "groups", multiple=True, help="Whose gates to show; repeatable. [default: all that read it]")
+@click.option(
+    "--records",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="How many of each partition's newest records are looked at for strays and foreign writers; 0: none.",
+)
 @output_option
 @connection_options(timeout=30)
-def describe(connection: Connection, topic: str, groups: Sequence[str], output: str) -> None:
-    """Show a topic's layout, its epochs with their cuts, an open change, who writes, and the gates of its groups."""
+def describe(connection: Connection, topic: str, groups: Sequence[str], records: int, output: str) -> None:
+    """Show a topic's layout, epochs and cuts, an open change, who writes, strays, and the gates of its groups."""
     connection.reach()
     with TopicAdmin(connection.config) as admin:
-        description = admin.describe(topic, groups or None)
+        description = admin.describe(topic, groups or None, records)
     if output == "json":
         emit_json(description_document(description))
     else:

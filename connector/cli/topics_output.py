@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -82,6 +83,8 @@ def description_document(found: TopicDescription) -> dict[str, Any]:
             }
             for group in found.groups
         ],
+        "strays": None if found.strays is None else [asdict(each) for each in found.strays],
+        "strays_problem": found.strays_problem or None,
     }
 
 
@@ -214,7 +217,23 @@ def show_description(found: TopicDescription) -> None:
                 for d in found.retired
             ],
         )
+    show_strays(found)
     show_gates(found.groups)
+
+
+def show_strays(found: TopicDescription) -> None:
+    """Strays and foreign writers for people; nothing where nobody looked."""
+    if found.strays_problem:
+        click.echo(f"Strays: not known, {found.strays_problem}")
+    if found.strays is None:
+        return
+    looked = sum(each.records for each in found.strays)
+    bad = [each for each in found.strays if each.strays or each.foreign]
+    if not bad:
+        click.echo(f"Strays, foreign writers: none among the newest {looked} records")
+    else:
+        rows = [(s.partition, s.records, s.strays, s.last, s.foreign, s.last_foreign) for s in bad]
+        emit_table(("partition", "looked at", "strays", "last at", "without hint (foreign writer)", "last at"), rows)
 
 
 def show_gates(groups: Sequence[GroupDescription]) -> None:

@@ -15,9 +15,9 @@ from ..compaction_settings import check_compaction
 from ..group_gates import GroupOffsets
 from ..groups.group_admin import GroupAdmin
 from ..metadata import identify
+from ..operations.stray_scan import scan
 from .control import topic_config
 from .findings import Finding, Status
-from .stray_scan import scan
 
 
 def check_topic(
@@ -125,6 +125,14 @@ def _strays(
     bad = [each for each in counted if each.strays]
     if not bad:
         yield Finding("strays", topic, Status.OK, f"none among the newest {looked} records")
+    for each in counted:
+        if each.foreign:
+            yield Finding(
+                "foreign writers", f"{topic}[{each.partition}]", Status.WARN,
+                f"{each.foreign} of its newest {each.records} records are of moved keys and without the header that an "
+                f"OrderedProducer gives them, the last at offset {each.last_foreign}",
+                "a stock producer writes here: make it an OrderedProducer, or its next record may be a stray",
+            )  # fmt: skip
     for each in bad:
         yield Finding(
             "strays", f"{topic}[{each.partition}]", Status.WARN,

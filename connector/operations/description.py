@@ -12,6 +12,7 @@ from ...partitioner.modes import Mode
 from ...partitioner.timeline import Timeline
 from ..group_gates import GroupGate, group_gates
 from .control_state import ControlState
+from .stray_scan import PartitionStrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class TopicDescription:
     epochs: every committed layout with its cuts. change: the open attempt, if there is one.
     modes: KIP-694's mode of every partition. retired: those that are no longer written, and how far their emptying is.
     groups: the groups that have committed offsets of it, with the gates that are closed for them.
+    strays: what was found among the newest records of each partition, None when nobody looked; strays_problem: why not.
     """
 
     topic: str
@@ -63,6 +65,8 @@ class TopicDescription:
     writers: tuple[WriterDescription, ...] = ()
     retired: tuple[Drain, ...] = ()
     groups: tuple[GroupDescription, ...] = ()
+    strays: tuple[PartitionStrays, ...] | None = None
+    strays_problem: str = ""
 
 
 def described(

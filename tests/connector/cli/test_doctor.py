@@ -65,6 +65,40 @@ def test_all_is_well_and_then_it_is_not(kafka: KafkaUnderTest, topic_name: str, 
     assert keyorder("doctor", "--topic", "no-such-topic").code == 1
 
 
+def test_describe_shows_strays_and_foreign_writers(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
+    """A stock producer that puts a moved key where it no longer lives, and one that is right by chance; doctor says the same."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    key = moving_key(admin, topic_name, 4)
+    origin = admin.describe(topic_name).layout.home(key)
+    send(kafka, topic_name, (key, "old"))
+    admin.expand(topic_name, 4)
+    send(kafka, topic_name, (key, "new"))
+    home = admin.describe(topic_name).layout.home(key)
+    describe = ("topics", "describe", "--topic", topic_name)
+    well = keyorder(*describe, output="table")
+    assert "Strays, foreign writers: none among the newest 2 records" in well.out
+    stock = Producer(kafka.client_config())
+    for partition in (origin, home, home):
+        stock.produce(topic_name, b"foreign", key, partition=partition)
+    stock.flush(10)
+
+    found = {each["partition"]: each for each in keyorder(*describe).document["strays"]}
+
+    clean = {"records": 0, "strays": 0, "last": None, "foreign": 0, "last_foreign": None}
+    assert found == {
+        **{p: {"partition": p, **clean} for p in range(4)},
+        origin: {"partition": origin, **clean, "records": 2, "strays": 1, "last": 1},
+        home: {"partition": home, **clean, "records": 3, "foreign": 2, "last_foreign": 2},
+    }
+    assert "without hint (foreign writer)" in keyorder(*describe, output="table").out
+    assert keyorder(*describe, "--records", "0").document["strays"] is None
+    assert [each["last"] for each in keyorder(*describe, "--records", "1").document["strays"] if each["strays"]] == [1]
+    doctor = keyorder("doctor", "--topic", topic_name)
+    assert of(doctor.document, "foreign writers")[0]["about"] == f"{topic_name}[{home}]"
+    assert of(doctor.document, "strays")[0]["about"] == f"{topic_name}[{origin}]"
+
+
 def commit(kafka: KafkaUnderTest, group: str, *places: TopicPartition) -> None:
     """Set offsets of a group without members."""
     client = Consumer(group_config(kafka, group, enable_auto_commit=False))

@@ -108,7 +108,7 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
 
     assert list(described) == [
         "topic", "topic_id", "layout", "partitions", "ordered", "epochs", "change", "writers", "settings",
-        "modes", "retired", "groups",
+        "modes", "retired", "groups", "strays", "strays_problem",
     ]  # fmt: skip
     assert described["layout"] == {"initial": 4, "count": 6}
     assert (described["partitions"], described["ordered"], described["change"]) == (6, True, None)

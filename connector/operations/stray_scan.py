@@ -18,12 +18,18 @@ from ..messages import offset_of
 
 @dataclass(frozen=True, slots=True)
 class PartitionStrays:
-    """strays among the `records` looked at, and the last stray's offset (None without one)."""
+    """What was found among the `records` looked at. last, last_foreign: the offset of the last of each, None without one.
+
+    strays: written against the timeline, by a stock producer or by one of ours that was late. foreign: of moved keys, in
+    their place and without the hint that an OrderedProducer gives them, so by a stock producer.
+    """
 
     partition: int
     records: int
     strays: int
     last: int | None
+    foreign: int = 0
+    last_foreign: int | None = None
 
 
 def scan(
@@ -42,14 +48,16 @@ def scan(
     consumer = Consumer(
         {
             **connection_of(config),
-            "group.id": "keyorder-doctor",
+            "group.id": "keyorder-stray-scan",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
         }
     )
     routing = Routing(timeline)
     open_ends = {p for t, p in places if starts[t, p] < ends[t, p]}
-    seen, strays, last = dict.fromkeys(range(partitions), 0), dict.fromkeys(range(partitions), 0), dict[int, int]()
+    seen = dict.fromkeys(range(partitions), 0)
+    strays: dict[int, list[int]] = {p: [] for p in range(partitions)}
+    foreign: dict[int, list[int]] = {p: [] for p in range(partitions)}
     deadline = clock.now() + timeout
     try:
         consumer.assign(
@@ -71,10 +79,16 @@ def scan(
                     hint = next((parse_hint(h[1]) for h in message.headers() or () if h[0] == HINT_HEADER), None)
                     tombstone = message.value() is None and routing.is_move_tombstone(data, partition, hint)
                     if not tombstone and routing.is_stray(data, partition, offset):
-                        strays[partition] += 1
-                        last[partition] = offset
+                        strays[partition].append(offset)
+                    elif hint is None and routing.entered(data, partition, offset):
+                        foreign[partition].append(offset)
                 if offset + 1 >= ends[timeline.topic, partition]:
                     open_ends.discard(partition)
     finally:
         consumer.close()
-    return [PartitionStrays(p, seen[p], strays[p], last.get(p)) for p in range(partitions)]
+    return [
+        PartitionStrays(
+            p, seen[p], len(strays[p]), max(strays[p], default=None), len(foreign[p]), max(foreign[p], default=None)
+        )
+        for p in range(partitions)
+    ]
