@@ -107,6 +107,21 @@ def test_absent_keys_are_delivered_while_the_origin_stands_still(kafka: KafkaUnd
         assert [p.offset for p in consumer.committed([TopicPartition(shared, p) for p in (0, 1)])] == [6, 4]
 
 
+def test_columns_go_early_too(kafka: KafkaUnderTest, shared: str) -> None:
+    """consume_arrow() holds and lets go as poll() does."""
+    with reader(kafka, shared, 2, **{"group.id": "columns"}) as consumer:
+        seen: list[tuple[bytes, bytes]] = []
+        for place, most in ((None, 2), (TopicPartition(shared, 0), 10)):
+            if place is not None:
+                consumer.resume([place])
+            while len(seen) < most:
+                batch = consumer.consume_arrow(most - len(seen), 30)
+                seen += zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+            if place is None:
+                assert seen == [(key, b"new") for key in ABSENT]
+        assert seen[2:] == [(key, b"old") for key in OWN + PRESENT] + [(key, b"new") for key in PRESENT]
+
+
 @pytest.mark.parametrize("gate", ["key", "partition"])
 def test_a_new_owner_returns_only_what_waited(kafka: KafkaUnderTest, shared: str, gate: str) -> None:
     """What had gone early stands in the commit: another member, with early release or without, does not repeat it."""
