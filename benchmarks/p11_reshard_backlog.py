@@ -217,7 +217,7 @@ class ReshardBacklog(Measure):
             side.set_xscale("symlog", linthresh=1_000)
             side.set_yscale("log")
             side.set_xlabel("backlog of the origin when its keys move, records")
-            side.legend(loc="best", fontsize=7)
+            side.legend(loc="best", fontsize=7, handlelength=3.5)
         sides[0].set_ylabel("acknowledged to delivered, ms (p50 .. p99)")
 
 
