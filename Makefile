@@ -12,7 +12,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories matrix check format docs bench clean
+.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories matrix check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -76,13 +76,16 @@ check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, un
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@mkdir -p $(TYPES) && ln -sfn ../.. $(TYPES)/keyorder
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
-	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker" --ignore=tests/model $(PARALLEL)  # the models: make test, make model
+	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker" --ignore=tests/model --ignore=tests/simulation $(PARALLEL)  # these: make test
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
 	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800
 
 format: $(STAMP)  ## rewrite the code in the house's format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+simulate: $(STAMP)  ## 100 000 simulated histories of the state machines, an hour or so; SIMULATIONS=n for another number, SEED=n for one
+	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),100000) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/simulation -q -rP -k histor
 
 docs: $(STAMP)  ## tables and pages that are made from the code and its tests, and the whole as a site in build/site
 	@$(BIN)/python tests/support/conformance.py --write

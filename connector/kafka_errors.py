@@ -16,6 +16,8 @@ from ..partitioner.errors import (
 )
 
 _UNREACHABLE = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
+# What failed in these ways may be on the wire still.
+_UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
 _UNAUTHORIZED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -61,3 +63,11 @@ def translated(operation: str, resource: str, bootstrap_servers: str = "?") -> I
         yield
     except KafkaException as raised:
         raise translate(raised.args[0], operation, resource, bootstrap_servers) from raised
+
+
+def may_still_arrive(code: int, transactional: bool) -> bool:
+    """Whether a record that failed with this code may be appended yet.
+
+    A purge drops what is on the wire from the client's books alone. The record of an aborted transaction is none.
+    """
+    return code in _UNRESOLVED or (code == KafkaError._PURGE_INFLIGHT and not transactional)

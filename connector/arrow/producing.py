@@ -19,6 +19,7 @@ from ...partitioner.hashing import key_hash
 from ...partitioner.routing import Routing
 from ...partitioner.writers.sending import Cohort, TopicSending
 from .. import clock
+from ..kafka_errors import may_still_arrive
 from .hashing import hash_column
 from .library import Library
 from .sender import Rows, most_bytes, sender
@@ -31,7 +32,6 @@ _CHUNK = 20_000
 _ANY_KEY = -2
 # Dropped by purge(), by aborting, or by the library's fatal error: such rows are told of, but block no key.
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
-_UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
 
 
 class _Routes:
@@ -217,12 +217,14 @@ class ColumnProducing:
         while self._noted:
             self._failures.append(self._noted.popleft())
         for failure in failures:
+            settings = self._producer._settings
+            late = may_still_arrive(failure.code, settings.transactional_id is not None)
+            for cohort, (_, block) in self._blocks.items():
+                if late and (block.topic, block.partition) == (failure.topic, failure.partition):
+                    cohort.settles_at = clock.now() + settings.request_timeout
             if failure.code in _PURGED:
                 continue
             text = KafkaError(failure.code).str()
-            for cohort, (_, block) in self._blocks.items():
-                if failure.code in _UNRESOLVED and (block.topic, block.partition) == (failure.topic, failure.partition):
-                    cohort.settles_at = clock.now() + self._producer._settings.request_timeout
             if failure.key_hash >= 0:
                 self._block((failure.topic, failure.key_hash), text)
                 self._producer._handover.drop_behind(failure.topic, failure.key_hash, failure.code)

@@ -19,6 +19,7 @@ from ...partitioner.hashing import key_bytes, key_hash
 from ...partitioner.routing import Route
 from ...partitioner.writers.sending import Cohort, Held, TopicSending
 from .. import clock
+from ..kafka_errors import may_still_arrive
 from .held_record import DeliveryCallback, Record, row_failed, undelivered
 from .holding import Holding
 from .serving import Serving
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 # The application dropped these by purge() or by aborting: it knows.
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
-_UNRESOLVED = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT}
 
 
 class Deliveries:
@@ -51,6 +51,7 @@ class Deliveries:
     ) -> None:
         self._lock, self._session, self._holding = lock, session, holding
         self._request_timeout = session.settings.request_timeout
+        self._transactional = session.settings.transactional_id is not None
         self._events: deque[Callable[[], object]] = deque()
         self._deferred: deque[tuple[DeliveryCallback, KafkaError | None, Message]] = deque()
         self.serving = Serving(raw, self._run_deferred)
@@ -161,7 +162,7 @@ class Deliveries:
             if error is None:
                 cohort.last = message
             else:
-                if error.code() in _UNRESOLVED:
+                if may_still_arrive(error.code(), self._transactional):
                     cohort.settles_at = clock.now() + self._request_timeout
                 key = message.key()
                 if key is not None:
@@ -208,7 +209,7 @@ class Deliveries:
     def _tombstone_resolved(self, cohort: Cohort, error: KafkaError | None) -> None:
         with self._lock:
             cohort.unresolved -= 1
-            if error is not None and error.code() in _UNRESOLVED:
+            if error is not None and may_still_arrive(error.code(), self._transactional):
                 cohort.settles_at = clock.now() + self._request_timeout
 
     def _row_failed(self, error: KafkaError, message: Message) -> None:

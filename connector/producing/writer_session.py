@@ -141,8 +141,17 @@ class WriterSession(threading.Thread):
             self._control.close()
 
     def _leave(self) -> bool:
-        """Write the end of the lease; False when there is none."""
-        leaving = self.lease.leave(clock.now())
+        """Write the end of the lease. False when there is none, or when a record may still reach the brokers.
+
+        A change counts a writer that has left as one with nothing on its way; here the lease runs out by itself.
+        """
+        now = clock.now()
+        with self._lock:
+            self.harvest()
+            clear = all(sending.settled(now) for sending in self.topics.values())
+        leaving = self.lease.leave(now)
+        if leaving is not None and not clear:
+            return False
         if leaving is not None:
             self._write_lease(leaving)
         return leaving is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
-from keyorder.connector.kafka_errors import translate
+from keyorder.connector.kafka_errors import may_still_arrive, translate
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,18 @@ from keyorder.connector.kafka_errors import translate
 def test_a_commit_in_the_middle_of_a_rebalance_may_be_tried_again(code: int) -> None:
     """A group that is founded while another member joins refuses the commit; the next generation takes it."""
     assert translate(KafkaError(code), "commit the offsets of", "group g").retriable
+
+
+@pytest.mark.parametrize(
+    ("code", "transactional", "expected"),
+    [
+        (KafkaError._MSG_TIMED_OUT, False, True),
+        (KafkaError._PURGE_INFLIGHT, False, True),
+        (KafkaError._PURGE_INFLIGHT, True, False),
+        (KafkaError._PURGE_QUEUE, False, False),
+        (KafkaError.MSG_SIZE_TOO_LARGE, False, False),
+    ],
+)
+def test_what_may_be_on_the_wire_still(code: int, transactional: bool, expected: bool) -> None:
+    """READY and LEFT wait for it: a record that came after them would be a stray."""
+    assert may_still_arrive(code, transactional) is expected

@@ -1,0 +1,213 @@
+"""The real code with one guard taken out each. The simulation has to find what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import pytest
+from keyorder.partitioner.changes import change as machine
+from keyorder.partitioner.changes.change import ChangeMachine
+from keyorder.partitioner.changes.events import TimelineVisible
+from keyorder.partitioner.gates import starts
+from keyorder.partitioner.gates.ahead import Ahead
+from keyorder.partitioner.gates.gate import Gates, Opened, Road
+from keyorder.partitioner.routing import Routing
+from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.writers.lease import LeaseKeeper, Standing
+from keyorder.partitioner.writers.members import WriterSet
+from keyorder.partitioner.writers.sending import Cohort, TopicSending
+from simulation.member import Member
+from simulation.writer import Writer
+
+Patch = pytest.MonkeyPatch
+Mutant = Callable[[Patch], None]
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(function: Mutant) -> Mutant:
+    """Registers it under its name."""
+    MUTANTS[function.__name__] = function
+    return function
+
+
+# Writers.
+
+
+@mutant
+def ready_without_acknowledgements(patch: Patch) -> None:
+    """READY is said while records of moving keys are on their way."""
+
+    def ready_epoch(self: TopicSending[Any], now: float) -> int | None:
+        change = self.timeline.change
+        return None if change is None or self.answered else change.epoch
+
+    patch.setattr(TopicSending, "ready_epoch", ready_epoch)
+
+
+@mutant
+def moving_keys_are_not_held(patch: Patch) -> None:
+    """Records of moving keys flow on under PREPARE."""
+    patch.setattr(Routing, "waits", lambda self, key, route: False)
+
+
+@mutant
+def a_record_overtakes_held_ones(patch: Patch) -> None:
+    """A record is sent although an earlier one of its key is still held."""
+
+    def must_wait(self: TopicSending[Any], key: bytes | None, route: Any) -> bool:
+        return key is not None and route is not None and self.routing.waits(key, route)
+
+    patch.setattr(TopicSending, "must_wait", must_wait)
+
+
+@mutant
+def a_timed_out_record_counts_as_gone(patch: Patch) -> None:
+    """A record that timed out counts as resolved at once; it may still be appended."""
+    patch.setattr(Cohort, "resolved", lambda self, now: self.unresolved == 0)
+
+
+@mutant
+def the_lease_is_not_checked(patch: Patch) -> None:
+    """A writer sends on, however long it was away."""
+    original = LeaseKeeper.read
+
+    def read(self: LeaseKeeper, *args: Any) -> None:
+        original(self, *args)
+        if self.standing is Standing.LIVE:
+            self.send_until = inf
+
+    patch.setattr(LeaseKeeper, "read", read)
+    patch.setattr(LeaseKeeper, "tick", lambda self, now: None)
+
+
+@mutant
+def no_look_after_the_join(patch: Patch) -> None:
+    """A writer sends by whatever it knows of the timeline when its JOIN is read back."""
+
+    def look_after_join(self: Any) -> None:
+        if self.sending is None and self._timeline is not None:
+            self.sending = TopicSending(self._timeline)
+        self._send_until = self.keeper.send_until
+
+    patch.setattr(Writer, "_look_after_join", look_after_join)
+
+
+# Controllers.
+
+
+@mutant
+def nobody_has_to_be_ready(patch: Patch) -> None:
+    """The cuts are read as soon as the writers were looked at."""
+    patch.setattr(WriterSet, "is_ready", lambda self, nonce, topic, epoch: True)
+
+
+@mutant
+def writers_counted_by_an_old_look(patch: Patch) -> None:
+    """The in-sync set comes from before PREPARE was read back: a writer that joins just then is left out."""
+    original = ChangeMachine._prepared
+
+    def prepared(self: ChangeMachine, event: TimelineVisible, now: float) -> Any:
+        self._in_sync = frozenset(m.lease.nonce for m in self.writers.live(self.topic))
+        before = self._in_sync
+        actions = original(self, event, now)
+        self._in_sync = before
+        return actions
+
+    patch.setitem(machine._TRANSITIONS, (machine.Phase.PREPARING, TimelineVisible), prepared)
+
+
+@mutant
+def a_stale_ready_counts(patch: Patch) -> None:
+    """A READY of an earlier attempt completes this one."""
+
+    def is_ready(self: WriterSet, nonce: str, topic: str, epoch: int) -> bool:
+        member = self.get(nonce)
+        return member is None or topic in member.ready
+
+    patch.setattr(WriterSet, "is_ready", is_ready)
+
+
+@mutant
+def expelled_before_the_lease_is_over(patch: Patch) -> None:
+    """A silent writer is taken out at once."""
+    original = WriterSet._apply_lease
+
+    def apply(self: WriterSet, lease: Any, offset: int, now: float) -> None:
+        original(self, lease, offset, now)
+        member = self.get(lease.nonce)
+        if member is not None:
+            member.renewed_at = min(member.renewed_at, now - lease.lease_ms / 1000 + 0.5)
+
+    patch.setattr(WriterSet, "_apply_lease", apply)
+
+
+# Readers.
+
+
+@mutant
+def gates_are_open(patch: Patch) -> None:
+    """Nothing waits."""
+    patch.setattr(Opened, "first_closed", lambda self, partition: None)
+
+
+@mutant
+def gates_without_the_chain(patch: Patch) -> None:
+    """A gate does not wait for the older gates of its origin."""
+
+    def alone(self: Opened, road: Road, gate: Any) -> int:
+        return len(road.epochs)
+
+    patch.setattr(Opened, "_kept_closed", alone)
+
+
+@mutant
+def the_oldest_gate_alone(patch: Patch) -> None:
+    """Only the first gate of each partition is ever looked at."""
+    original = Gates.__init__
+
+    def init(self: Gates, timeline: Timeline) -> None:
+        original(self, timeline)
+        for road in self._roads.values():
+            del road.epochs[1:], road.ends[1:]
+
+    patch.setattr(Gates, "__init__", init)
+
+
+@mutant
+def gate_opened_by_what_was_read(patch: Patch) -> None:
+    """A position counts what was fetched, not what was committed."""
+
+    def position(self: Any, q: int) -> int:
+        owned = self._owned.get(q)
+        if owned is not None:
+            return owned.cursor.at if owned.cursor else 0
+        commit = self._others.get(q)
+        return 0 if commit is None else int(commit.offset)
+
+    patch.setattr(Member, "gate_position", position)
+
+
+@mutant
+def starts_are_not_clipped(patch: Patch) -> None:
+    """A group that begins at the ends begins behind closed gates."""
+    patch.setattr(starts, "consistent_starts", lambda gates, offsets, waived=(): dict(offsets))
+
+
+@mutant
+def records_are_judged_by_any_view(patch: Patch) -> None:
+    """Neither age, hint nor hash makes a reader look at the timeline again."""
+    patch.setattr(Member, "_judged", lambda self, owned, offset, row, fetched_at: True)
+
+
+@mutant
+def all_is_processed_ahead(patch: Patch) -> None:
+    """The next owner takes everything below the mark for processed, also what had waited."""
+    patch.setattr(Ahead, "covers", lambda self, offset: offset < self.upto)
+
+
+@mutant
+def nothing_is_processed_ahead(patch: Patch) -> None:
+    """The next owner does not hear what overtook waiting records."""
+    patch.setattr(Ahead, "covers", lambda self, offset: False)
