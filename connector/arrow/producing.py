@@ -1,8 +1,11 @@
 """The Arrow half of an OrderedProducer: rows are routed as columns, and what must wait goes the way of single records.
 
-Whole runs of rows whose keys stay go to the client library by its C calls. Rows of moving keys, of keys that are held,
-and those that move tombstones follow are records like produce()'s. Everything happens under the producer's lock, and a
-key's rows in one chunk all go the same way, so its order is that of the rows.
+Rows whose keys stay go to the client library by its C calls, partition by partition. Rows of moving keys, of keys that are
+held, and those that move tombstones follow are records like produce()'s. Everything happens under the producer's lock, and
+a key's rows in one chunk all go the same way, so its order is that of the rows.
+
+A queue that is full in the middle of a chunk leaves rows behind that lie before others already taken. They are tried again,
+judged anew, before any later row; if that ends in an error they count as taken and failed, like rows that the broker refuses.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from confluent_kafka import KafkaError, KafkaException
 from ...partitioner.errors import KeyBlockedError, KeyorderError
 from ...partitioner.hashing import key_hash
 from ...partitioner.routing import Routing
-from ...partitioner.writers.sending import Cohort, TopicSending
+from ...partitioner.writers.lanes import Cohort
+from ...partitioner.writers.sending import TopicSending
 from .. import clock
 from ..kafka_errors import may_still_arrive
 from .hashing import hash_column
 from .library import Library
 from .sender import Rows, most_bytes, sender
+from .sending_kernels import group
 from .tally import Block, Failure
 
 if TYPE_CHECKING:
@@ -35,14 +40,20 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
 class _Routes:
-    """A routing as arrays over its slots. hint: the epoch in which a slot's keys came to their home, 0 if at the start."""
+    """A routing as arrays over its slots.
 
-    def __init__(self, routing: Routing) -> None:
+    groups: where a slot's rows go: 2 * p to partition p, 2 * p + 1 the same with a hint, the last one alone. hint: the
+    epoch in which a slot's keys came to their home, 0 if at the start.
+    """
+
+    def __init__(self, routing: Routing, clears: bool) -> None:
         self.routing = routing
         routes = list(routing.all())
-        self.home = np.array([route.home for route in routes], np.int32)
+        self.count = 2 * max(routing.timeline.highest_count, 1 + max(route.home for route in routes)) + 1
         self.hint = np.array([route.hint for route in routes], np.int64)
-        self.waiting = np.array([routing.may_wait(route) for route in routes], np.bool_)
+        alone = np.array([routing.may_wait(route) or (clears and route.hint > 0) for route in routes], np.bool_)
+        home = np.array([route.home for route in routes], np.int32)
+        self.groups = np.where(alone, self.count - 1, 2 * home + (self.hint > 0)).astype(np.int32)
 
 
 class ColumnProducing:
@@ -85,99 +96,105 @@ class ColumnProducing:
         if rows.count and not last:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         sending = producer._topics.get(topic) or producer._admission.first_use(topic)
-        accepted, patience = 0, clock.now() + producer._settings.control_timeout
-        homes, hints = np.empty(rows.count, np.int32), np.zeros(rows.count, np.int64)
-        opaques = np.empty(rows.count, np.int64)
-        while accepted < last:
-            try:
-                with producer._lock:
-                    self.harvest()
-                    n = self._chunk(
-                        topic, sending, rows, hashes, homes, hints, opaques, accepted, min(last, accepted + _CHUNK)
-                    )
-            except (KafkaException, KeyorderError):
-                if accepted:
-                    return accepted
-                raise
-            accepted += n
-            # What the library has delivered makes room; what waits for a layout change or a lease is awaited here.
-            producer.poll(0 if n else 0.01)
-            if n:
-                patience = clock.now() + producer._settings.control_timeout
-            elif clock.now() >= patience:
-                if accepted:
-                    return accepted
-                raise BufferError(f"Local: Queue full (no row was taken in {producer._settings.control_timeout:g} s)")
-        return accepted
+        first = 0
+        while first < last:
+            end = min(last, first + _CHUNK)
+            left = np.arange(first, end)
+            patience = clock.now() + producer._settings.control_timeout
+            while len(left):
+                try:
+                    with producer._lock:
+                        self.harvest()
+                        after = self._take(topic, sending, rows, hashes, left)
+                    if len(after) < len(left):
+                        patience = clock.now() + producer._settings.control_timeout
+                    elif clock.now() >= patience:
+                        waited = producer._settings.control_timeout
+                        raise BufferError(f"Local: Queue full (no row was taken in {waited:g} s)")
+                except (BufferError, KafkaException, KeyorderError):
+                    taken = self._leave_behind(topic, hashes, first, end, left)
+                    if taken:
+                        return taken
+                    raise
+                left = after
+                # What the library has delivered makes room; what waits for a layout change or a lease is awaited here.
+                producer.poll(0.01 if len(left) else 0)
+            first = end
+        return last
 
-    def _chunk(
-        self, topic: str, sending: TopicSending[Any], rows: Rows, hashes: Any, homes: Any, hints: Any, opaques: Any,
-        first: int, last: int,
-    ) -> int:  # fmt: skip
-        """Take rows from `first` on, up to `last`. Returns how many; 0 when there is no room or no lease."""
+    def _leave_behind(self, topic: str, hashes: Any, first: int, end: int, left: Any) -> int:
+        """Rows `left` of [first, end) will not be sent. Returns how many rows of the batch count as taken.
+
+        Those that lie before others which are on their way have failed, and their keys take no more.
+        """
+        gone = np.setdiff1d(np.arange(first, end), left, assume_unique=True)
+        taken = int(gone[-1]) + 1 if len(gone) else first
+        failed = KafkaError(KafkaError._FAIL, "an error stopped produce_arrow before this row, and behind later ones")
+        with self._producer._lock:
+            for key in hashes[left[left < taken]].tolist():
+                self._failures.append(Failure(topic, -1, failed.code(), key))
+                if key >= 0:
+                    self._block((topic, key), failed.str())
+        return taken
+
+    def _take(self, topic: str, sending: TopicSending[Any], rows: Rows, hashes: Any, wanted: Any) -> Any:
+        """Take the rows `wanted`, in their order. Returns those that are left: there is no room, or no lease."""
         producer = self._producer
         if producer._closed:
             raise RuntimeError("Producer has been closed")
         if producer._session.failure is not None:
             raise producer._session.failure
         if clock.now() >= producer._session.send_until:
-            return 0
-        here = hashes[first:last]
-        last = first + self._before_blocked(topic, here)
-        here = hashes[first:last]
+            return wanted
+        free = self._before_blocked(topic, hashes[wanted])
+        wanted, behind = wanted[:free], wanted[free:]
         routes = self._routes.get(topic)
         if routes is None or routes.routing is not sending.routing:
-            routes = self._routes[topic] = _Routes(sending.routing)
-        slots = here % routes.routing.period
-        keyed = here >= 0
-        homes[first:last] = np.where(keyed, routes.home[slots], -1)
-        hints[first:last] = np.where(keyed, routes.hint[slots], 0)
-        if not keyed.all():
-            homes[first:last][~keyed] = producer._handover.place_unkeyed(topic, sending)
-        alone = keyed & routes.waiting[slots]
+            clears = producer._deliveries.tombstones.clears(topic)
+            routes = self._routes[topic] = _Routes(sending.routing, clears)
+        alone = np.zeros(0, np.bool_)
         if sending.held_keys:
             held = [-1 if key is None else key_hash(key) for key in sending.held_keys]
-            alone |= np.isin(here, held)
-        if producer._deliveries.tombstones.clears(topic):
-            alone |= hints[first:last] > 0
-        self._count_in(topic, sending, homes[first:last], opaques[first:last])
-        return self._send(topic, sending, rows, homes, hints, opaques, first, last, np.nonzero(alone)[0] + first)
+            alone = np.isin(hashes[wanted], held)
+        unkeyed = 2 * producer._handover.place_unkeyed(topic, sending)
+        counts, order = np.zeros(routes.count, np.int64), np.empty(len(wanted), np.int64)
+        places = np.empty(len(wanted), np.int64)
+        group(hashes, wanted, alone, routes.groups, unkeyed, places, counts, order)
+        sent = self._send(topic, sending, rows, routes, hashes, counts, order)
+        return np.concatenate([np.sort(order[sent:]), behind]) if sent < len(order) else behind
 
     def _send(
-        self, topic: str, sending: TopicSending[Any], rows: Rows, homes: Any, hints: Any, opaques: Any, first: int, last: int,
-        alone: Any,
-    ) -> int:  # fmt: skip
-        """Rows [first, last) in their order, those of `alone` as single records. Returns how many were taken."""
-        at = first
+        self, topic: str, sending: TopicSending[Any], rows: Rows, routes: _Routes, hashes: Any, counts: Any, order: Any
+    ) -> int:
+        """Rows `order`, group by group. Returns how many were taken; raises only when none was."""
+        at = 0
         try:
-            for row in [*alone.tolist(), last]:
-                if row > at:
-                    own = hints if hints[at:row].any() else None
-                    n = self._sender.send(topic, rows, homes, opaques, own, at, row - at)
-                    for p, count in enumerate(np.bincount(homes[at : at + n]).tolist()):
-                        if count:
-                            sending.cohort(p).unresolved += count
-                    at += n
-                    if at < row:
-                        break
-                if row < last:
-                    if not self._producer._handover.take_row(topic, sending, *rows.row(row)):
-                        break
-                    at = row + 1
+            for place in np.flatnonzero(counts).tolist():
+                index = order[at : at + int(counts[place])]
+                if place == routes.count - 1:
+                    for row in index.tolist():
+                        if not self._producer._handover.take_row(topic, sending, *rows.row(row)):
+                            return at
+                        at += 1
+                    continue
+                p = place // 2
+                hints = routes.hint[hashes[index] % routes.routing.period] if place % 2 else None
+                cohort = sending.cohort(p)
+                n = self._sender.send(topic, rows, p, self._count_in(topic, sending, cohort), hints, index)
+                cohort.unresolved += n
+                at += n
+                if n < len(index):
+                    break
         except (KafkaException, KeyorderError):
-            if at == first:
+            if not at:
                 raise
-        return at - first
+        return at
 
-    def _count_in(self, topic: str, sending: TopicSending[Any], homes: Any, opaques: Any) -> None:
-        """Let each row carry the counters of its partition's present cohort."""
-        known = np.zeros(int(homes.max(initial=0)) + 1, np.int64)
-        for p in np.unique(homes).tolist():
-            cohort = sending.cohort(p)
-            if cohort not in self._blocks:
-                self._blocks[cohort] = sending, self._sender.tally.block(topic, p)
-            known[p] = self._blocks[cohort][1].opaque
-        opaques[:] = known[homes]
+    def _count_in(self, topic: str, sending: TopicSending[Any], cohort: Cohort) -> int:
+        """What rows have to carry that are counted in this cohort."""
+        if cohort not in self._blocks:
+            self._blocks[cohort] = sending, self._sender.tally.block(topic, cohort.partition)
+        return self._blocks[cohort][1].opaque
 
     def _before_blocked(self, topic: str, hashes: Any) -> int:
         """How many rows come before the first whose key is blocked. Raises KeyBlockedError if that is the first one."""

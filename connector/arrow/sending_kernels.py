@@ -12,7 +12,7 @@ from .kernels import valid
 from .machine import call_i32_1, call_i32_5, call_i64_1, call_i64_3, call_void_1, load_u8
 
 RKT, PARTITION, VALUE, KEY, OPAQUE, MSGFLAGS, TIMESTAMP, HEADERS = 2, 3, 4, 5, 6, 7, 8, 10
-COPY, PER_MESSAGE_PARTITION = 0x2, 0x8
+COPY = 0x2
 
 
 @njit(cache=True, nogil=True)
@@ -26,24 +26,52 @@ def pointer(data, ends, bits, row, nothing):
 
 
 @njit(cache=True, nogil=True)
+def group(hashes, rows, alone, slots, unkeyed, places, counts, order):
+    """Rows by where they go: `order` gets them group by group, each group in their order; counts[g]: how many.
+
+    slots: the group of each slot of hashes. unkeyed: that of hash -1. alone: for each of `rows`, whether it goes into the
+    last group whatever its hash; empty for none. places: room for a number per row.
+    """
+    last = len(counts) - 1
+    period = np.uint32(len(slots))
+    counts[:] = 0
+    for i in range(len(rows)):
+        h = hashes[rows[i]]
+        if len(alone) and alone[i]:
+            place = last
+        elif h < 0:
+            place = unkeyed
+        else:
+            place = np.int64(slots[np.uint32(h) % period])
+        places[i] = place
+        counts[place] += 1
+    at = np.zeros(len(counts), np.int64)
+    for g in range(last):
+        at[g + 1] = at[g] + counts[g]
+    for i in range(len(rows)):
+        order[at[places[i]]] = rows[i]
+        at[places[i]] += 1
+
+
+@njit(cache=True, nogil=True)
 def fill(
-    messages, rkt, partitions, opaques, first, count, keys, key_ends, key_bits, key_first, values, value_ends,
-    value_bits, value_first, nothing,
+    messages, rkt, opaque, index, first, count, keys, key_ends, key_bits, key_first, values, value_ends, value_bits,
+    value_first, nothing,
 ):  # fmt: skip
-    """Rows [first, first + count) as an array of rd_kafka_message_t."""
+    """Rows index[first : first + count] as an array of rd_kafka_message_t."""
     for i in range(count):
-        row = first + i
+        row = index[first + i]
         value, value_size = pointer(values, value_ends, value_bits, value_first + row, nothing)
         key, key_size = pointer(keys, key_ends, key_bits, key_first + row, nothing)
         messages[i, 0] = 0
         messages[i, 1] = rkt
-        messages[i, 2] = np.int64(partitions[row])
+        messages[i, 2] = 0
         messages[i, 3] = value
         messages[i, 4] = value_size
         messages[i, 5] = key
         messages[i, 6] = key_size
         messages[i, 7] = 0
-        messages[i, 8] = opaques[row]
+        messages[i, 8] = opaque
 
 
 @njit(cache=True, nogil=True)
@@ -60,12 +88,14 @@ def taken(messages, count, codes):
 
 @njit(cache=True, nogil=True)
 def send_one_by_one(
-    calls, client, rkt, partitions, opaques, first, count, keys, key_ends, key_bits, key_first, values, value_ends,
+    calls, client, rkt, partition, opaque, index, first, count, keys, key_ends, key_bits, key_first, values, value_ends,
     value_bits, value_first, times, list_ends, list_bits, list_first, names, name_ends, name_bits, name_first, data,
     data_ends, data_bits, data_first,
     hints, hint_name, hint_size, hint_texts, hint_sizes, nothing, vus, at, codes,
 ):  # fmt: skip
-    """Rows with headers or times, by rd_kafka_produceva. Returns how many were queued; codes[0]: why no more.
+    """Rows index[first : first + count], which have headers or times, by rd_kafka_produceva.
+
+    Returns how many were queued; codes[0]: why no more.
 
     calls: headers_new, header_add, produceva, error_code, error_destroy, headers_destroy. times: milliseconds, 0 for
     now, empty for none. hints: for each row sent, index + 1 into hint_texts, 0 for none; empty for none at all.
@@ -73,7 +103,7 @@ def send_one_by_one(
     """
     codes[0] = 0
     for i in range(count):
-        row = first + i
+        row = index[first + i]
         value, value_size = pointer(values, value_ends, value_bits, value_first + row, nothing)
         key, key_size = pointer(keys, key_ends, key_bits, key_first + row, nothing)
         own = 0
@@ -98,12 +128,12 @@ def send_one_by_one(
             if hint:
                 call_i32_5(calls[1], headers, hint_name, hint_size, hint_texts[hint - 1], hint_sizes[hint - 1])
         vus[0, 0], vus[0, 1] = RKT, rkt
-        vus[1, 0], vus[1, 1] = PARTITION, np.int64(partitions[row])
+        vus[1, 0], vus[1, 1] = PARTITION, partition
         vus[2, 0], vus[2, 1], vus[2, 2] = VALUE, value, value_size
         vus[3, 0], vus[3, 1], vus[3, 2] = KEY, key, key_size
         vus[4, 0], vus[4, 1] = MSGFLAGS, COPY
         vus[5, 0], vus[5, 1] = TIMESTAMP, (times[row] if len(times) else 0)
-        vus[6, 0], vus[6, 1] = OPAQUE, opaques[row]
+        vus[6, 0], vus[6, 1] = OPAQUE, opaque
         vus[7, 0], vus[7, 1] = HEADERS, headers
         error = call_i64_3(calls[2], client, at, 8 if headers else 7)
         if error != 0:

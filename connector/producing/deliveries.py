@@ -17,7 +17,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from ...partitioner.errors import KeyBlockedError
 from ...partitioner.hashing import key_bytes, key_hash
 from ...partitioner.routing import Route
-from ...partitioner.writers.sending import Cohort, Held, TopicSending
+from ...partitioner.writers.lanes import Cohort
+from ...partitioner.writers.sending import Held, TopicSending
 from .. import clock
 from ..kafka_errors import may_still_arrive
 from .held_record import DeliveryCallback, Record, row_failed, undelivered

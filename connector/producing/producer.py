@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Producer, murmur2
 
@@ -17,6 +15,7 @@ from .. import clock
 from ..callbacks import wrapped
 from ..config import connection_of, producer_settings
 from .admission import Admission
+from .at_exit import leave_at_exit
 from .batches import produce_each
 from .deliveries import Deliveries
 from .handover import Handover
@@ -34,15 +33,6 @@ if TYPE_CHECKING:
 _now = clock.now
 # What the client library raises for a record that it has not taken. After anything else (a signal's) it may have.
 _REFUSED = (BufferError, KafkaException, TypeError, ValueError, OverflowError, RuntimeError)
-
-# A program may end without close(), as confluent_kafka lets it: its lease must not keep the next change waiting.
-_OPEN: WeakSet[OrderedProducer] = WeakSet()
-
-
-@atexit.register
-def _leave_all() -> None:
-    for producer in list(_OPEN):
-        producer.leave()
 
 
 class OrderedProducer:
@@ -76,7 +66,7 @@ class OrderedProducer:
         self._produce, self._told = self._raw.produce, self._deliveries.told
         self._closed = False
         self._session.start()
-        _OPEN.add(self)
+        leave_at_exit(self)
 
     def produce(
         self,
@@ -154,6 +144,7 @@ class OrderedProducer:
         Returns how many rows were taken. Fewer than given: the next one cannot be, and raises when it comes first: as
         produce(), and KafkaException for one that is too large, UsageError for a column of another type, BufferError when
         nothing was taken within `keyorder.control.timeout.ms`. Raises ModuleNotFoundError without `keyorder[arrow]`.
+        An error in the middle may leave rows behind that lie before others taken: they count as taken and as failed.
         """
         if self._closed:
             raise RuntimeError("Producer has been closed")

@@ -20,7 +20,8 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from ...partitioner.routing import HINT_HEADER, Route
-from ...partitioner.writers.sending import Cohort, TopicSending
+from ...partitioner.writers.lanes import Cohort
+from ...partitioner.writers.sending import TopicSending
 from ...partitioner.writers.tombstones import beginnings, homes_to_clear
 
 _REMEMBERED = 100_000

@@ -38,7 +38,7 @@ from ..control.control_topics import timeline_slot, writer_slot
 from ..kafka_errors import translate, translated
 from .answering import Answering
 
-_IDLE, _SOON, _NOW = 0.1, 0.01, 0.001
+_IDLE, _SOON, _NOW = 0.1, 0.01, 0.003
 
 
 def control_producer(config: Mapping[str, Any]) -> Producer:

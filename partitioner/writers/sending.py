@@ -13,88 +13,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import chain, count
-from typing import Generic, Protocol, TypeVar
+from itertools import chain
+from typing import Generic, TypeVar
 
 from confluent_kafka import murmur2
 
 from ..routing import Route, Routing
 from ..timeline import Timeline
+from .lanes import Cohort, Lane, Lanes
 
 R = TypeVar("R")
-
-
-_UNTOLD: tuple[object, Callable[..., None]] = (object(), print)
-
-
-class Acknowledged(Protocol):
-    """A record as the broker has acknowledged it."""
-
-    def offset(self) -> int | None:
-        """Where it lies."""
-
-
-class Cohort:
-    """The records sent to one partition between two looks: how many are unresolved.
-
-    unresolved: those that are counted under the owner's lock. started, ended: called without it, once before a record is
-    handed to the client library and once when its fate is known; they are single steps of the interpreter, which `+=` is
-    not. settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
-    timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told: kept here by whoever counts:
-    the last callback made for it.
-    """
-
-    __slots__ = ("_looks", "ended", "last", "partition", "settles_at", "started", "told", "unresolved")
-
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.unresolved = 0
-        self.started: Callable[[], int] = count().__next__
-        self.ended: Callable[[], int] = count().__next__
-        self._looks = 0
-        self.settles_at = float("-inf")
-        self.last: Acknowledged | None = None
-        self.told: tuple[object, Callable[..., None]] = _UNTOLD
-
-    def on_the_way(self) -> int:
-        """How many are unresolved. Under the owner's lock.
-
-        The ends are read first: a start that comes between the two reads then shows as a record on its way. In the other
-        order its end could stand for an earlier record's, which is not there yet.
-        """
-        ended = self.ended() - self._looks
-        started = self.started() - self._looks
-        self._looks += 1  # a look is a step of both counters
-        return self.unresolved + started - ended
-
-    def resolved(self, now: float) -> bool:
-        """Whether nothing of this cohort can reach the broker any more."""
-        return self.on_the_way() == 0 and now >= self.settles_at
-
-
-class Lane:
-    """Where the records of one slot go while nothing is in their way. header: their hint, None without one."""
-
-    __slots__ = ("cohort", "header")
-
-    def __init__(self, cohort: Cohort, header: bytes | None) -> None:
-        self.cohort, self.header = cohort, header
-
-
-class Lanes:
-    """What may be sent without the lock. Closed for good by whatever makes a record of the topic wait.
-
-    of: the lane of each slot, `murmur2(key, period)`; None: ask under the lock. A sender first calls its cohort's `started`,
-    then looks at `open`, and only then hands the record over; if it is closed it calls `ended` and asks under the lock.
-    So whoever has closed the lanes and then finds a cohort without records on their way knows that none will follow:
-    a sender that had not started when the cohort was counted finds the lanes closed.
-    """
-
-    __slots__ = ("of", "open", "period")
-
-    def __init__(self, period: int) -> None:
-        self.open, self.period = True, period
-        self.of: list[Lane | None] = [None] * period
 
 
 @dataclass(slots=True)
@@ -121,6 +49,7 @@ class TopicSending(Generic[R]):
         self._current: dict[int, Cohort] = {}
         self._draining: list[Cohort] = []
         self._ready_for: int | None = None
+        self._all_wait: Routing | None = None  # under which all that is held waits: no need to look again
         self.lanes: Lanes | None = None
 
     @property
@@ -172,6 +101,8 @@ class TopicSending(Generic[R]):
     def hold(self, key: bytes | None, record: R, now: float = 0.0, partition: int | None = None) -> None:
         """Put a record behind all that are held."""
         self.close_lanes()
+        if not (key in self._held_keys or (key is not None and partition is None and self._is_waiting(key))):
+            self._all_wait = None
         self.held.append(Held(key, record, now, partition))
         self._held_keys[key] = self._held_keys.get(key, 0) + 1
 
@@ -244,8 +175,10 @@ class TopicSending(Generic[R]):
         """Offer held records, oldest first, to `send`; it returns False when it can take no more now.
 
         A key's records keep their order: behind one that has to wait, all later ones of its key wait too.
-        Returns how many were sent.
+        Returns how many were sent. Costs nothing while a PREPARE is open that makes all of them wait.
         """
+        if self._all_wait is self.routing:
+            return 0
         kept: deque[Held[R]] = deque()
         waiting: set[bytes | None] = set()
         sent = 0
@@ -264,6 +197,8 @@ class TopicSending(Generic[R]):
                     break
                 sent += 1
                 self._forget(self.held.popleft().key)
+            else:
+                self._all_wait = self.routing
         finally:
             # also when `send` raises: what it did not send is still held
             kept.extend(self.held)
@@ -293,6 +228,9 @@ class TopicSending(Generic[R]):
             self.held = deque(h for h in self.held if h.key != key)
             self._held_keys.pop(key, None)
         return dropped
+
+    def _is_waiting(self, key: bytes) -> bool:
+        return self.routing.preparing and self.routing.waits(key, self.routing.of(key))
 
     def _cohorts(self) -> Iterator[Cohort]:
         return chain(self._current.values(), self._draining)

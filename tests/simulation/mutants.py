@@ -15,9 +15,10 @@ from keyorder.partitioner.gates.ahead import Ahead
 from keyorder.partitioner.gates.gate import Gates, Opened, Road
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.writers.lanes import Cohort
 from keyorder.partitioner.writers.lease import LeaseKeeper, Standing
 from keyorder.partitioner.writers.members import WriterSet
-from keyorder.partitioner.writers.sending import Cohort, TopicSending
+from keyorder.partitioner.writers.sending import TopicSending
 from simulation.member import Member
 from simulation.writer import Writer
 

@@ -10,8 +10,9 @@ from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.records.control_records import Lease, Ready
 from keyorder.partitioner.routing import Route
 from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.writers.lanes import Cohort
 from keyorder.partitioner.writers.lease import LeaseKeeper, LeaseTerms, Standing
-from keyorder.partitioner.writers.sending import Cohort, Held, TopicSending
+from keyorder.partitioner.writers.sending import Held, TopicSending
 from simulation.cluster import DELIVERY_TIMEOUT, TOPIC, Cluster, Connection, Cursor, Row
 from simulation.world import Process, World
 

@@ -13,11 +13,12 @@ from keyorder import Layout, OrderedProducer, TopicAdmin
 from keyorder.connector.arrow.reader import ArrowReader
 from keyorder.connector.arrow.sender import NativeSender
 from keyorder.partitioner.errors import KeyBlockedError, UsageError
+from keyorder.partitioner.hashing import key_hash
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK
 from support.workload import Workload, assert_in_order
 
-from .test_writer import odd_batch
+from .test_sender import odd_batch
 
 WAYS = pytest.mark.parametrize("native", [True, False], ids=["native", "fallback"])
 
@@ -200,6 +201,34 @@ def test_what_cannot_be_taken_ends_the_batch(kafka: KafkaUnderTest, topic_name: 
         producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"value": [1]}))
     assert producer.produce_arrow(topic_name, batch.slice(0, 0)) == 0
     assert producer.flush(20) == 0
+
+
+def test_an_error_in_the_middle_of_a_full_queue_loses_and_repeats_nothing(
+    kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer
+) -> None:
+    """Every row is in the log once or told of as failed, and each key's rows lie in their order."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 3, config={**QUICK, "max.message.bytes": "5000"})
+    count, bad = 3_000, range(200, 3_000, 700)
+    keys = [f"key-{row % 11}" for row in range(count)]
+    values = [" " * 20_000 * (row in bad) + f"{row}" for row in range(count)]
+    batch = pa.RecordBatch.from_pydict({"key": keys, "value": values})
+    first, failed = 0, []
+    while first < count:
+        try:
+            first += producer.produce_arrow(topic_name, batch.slice(first))
+        except KeyBlockedError:
+            assert producer.flush(30) == 0
+            failed += producer.arrow_failures()
+    assert producer.flush(30) == 0
+    failed += producer.arrow_failures()
+
+    found = [row for rows in log_of(kafka, topic_name, 3).values() for row in rows]
+    assert len(found) + len(failed) == count
+    assert len(failed) >= len(bad)
+    for key in sorted(set(keys)):
+        own = [int(row["value"]) for row in found if row["key"] == key.encode()]
+        assert own == sorted(set(own))
+        assert len(own) + [f.key_hash for f in failed].count(key_hash(key.encode())) == keys.count(key)
 
 
 def test_transactions_take_rows(kafka: KafkaUnderTest, topic_name: str) -> None:

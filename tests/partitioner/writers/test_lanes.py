@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import murmur2
 from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.timeline import Timeline
-from keyorder.partitioner.writers.sending import Cohort, TopicSending
+from keyorder.partitioner.writers.lanes import Cohort
+from keyorder.partitioner.writers.sending import TopicSending
 from support.dumb import key_of_hash, timeline_of
 
 START = timeline_of(2, [])

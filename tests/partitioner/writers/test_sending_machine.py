@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.routing import Route
 from keyorder.partitioner.timeline import Timeline
-from keyorder.partitioner.writers.sending import Cohort, Held, TopicSending
+from keyorder.partitioner.writers.lanes import Cohort
+from keyorder.partitioner.writers.sending import Held, TopicSending
 from support.dumb import dumb_home, dumb_moves, key_of_hash, timeline_of
 
 START = timeline_of(2, [])

@@ -1,0 +1,83 @@
+"""How records on the way are counted, and what may be sent without a lock.
+
+A writer is READY when nothing of the moving keys can reach the broker any more. Records are therefore counted before they
+are handed over, by steps that need no lock, and whoever counts closes the lanes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol
+
+_UNTOLD: tuple[object, Callable[..., None]] = (object(), print)
+
+
+class Acknowledged(Protocol):
+    """A record as the broker has acknowledged it."""
+
+    def offset(self) -> int | None:
+        """Where it lies."""
+
+
+class Cohort:
+    """The records sent to one partition between two looks: how many are unresolved.
+
+    unresolved: those that are counted under the owner's lock. started, ended: called without it, once before a record is
+    handed to the client library and once when its fate is known; they are single steps of the interpreter, which `+=` is
+    not. settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
+    timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told: kept here by whoever counts:
+    the last callback made for it.
+    """
+
+    __slots__ = ("_looks", "ended", "last", "partition", "settles_at", "started", "told", "unresolved")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.unresolved = 0
+        self.started: Callable[[], int] = count().__next__
+        self.ended: Callable[[], int] = count().__next__
+        self._looks = 0
+        self.settles_at = float("-inf")
+        self.last: Acknowledged | None = None
+        self.told: tuple[object, Callable[..., None]] = _UNTOLD
+
+    def on_the_way(self) -> int:
+        """How many are unresolved. Under the owner's lock.
+
+        The ends are read first: a start that comes between the two reads then shows as a record on its way. In the other
+        order its end could stand for an earlier record's, which is not there yet.
+        """
+        ended = self.ended() - self._looks
+        started = self.started() - self._looks
+        self._looks += 1  # a look is a step of both counters
+        return self.unresolved + started - ended
+
+    def resolved(self, now: float) -> bool:
+        """Whether nothing of this cohort can reach the broker any more."""
+        return self.on_the_way() == 0 and now >= self.settles_at
+
+
+class Lane:
+    """Where the records of one slot go while nothing is in their way. header: their hint, None without one."""
+
+    __slots__ = ("cohort", "header")
+
+    def __init__(self, cohort: Cohort, header: bytes | None) -> None:
+        self.cohort, self.header = cohort, header
+
+
+class Lanes:
+    """What may be sent without the lock. Closed for good by whatever makes a record of the topic wait.
+
+    of: the lane of each slot, `murmur2(key, period)`; None: ask under the lock. A sender first calls its cohort's `started`,
+    then looks at `open`, and only then hands the record over; if it is closed it calls `ended` and asks under the lock.
+    So whoever has closed the lanes and then finds a cohort without records on their way knows that none will follow:
+    a sender that had not started when the cohort was counted finds the lanes closed.
+    """
+
+    __slots__ = ("of", "open", "period")
+
+    def __init__(self, period: int) -> None:
+        self.open, self.period = True, period
+        self.of: list[Lane | None] = [None] * period
