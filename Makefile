@@ -69,7 +69,7 @@ matrix: $(STAMP)  ## every group protocol x join, leave, crash, zombie x growth 
 compaction-histories: $(STAMP)  ## 100 random histories of compaction by version, a real log cleaner running
 	@KEYORDER_HISTORIES=100 $(BIN)/python -Im pytest tests/compaction/test_histories.py -s -n 0
 
-connect-chaos: $(STAMP)  ## three Connect workers, ten of their processes killed while the topic grows and shrinks; SEED=n
+connect-chaos: $(STAMP)  ## three Connect workers: ten kills, standstills, brokers of three, while the topic grows and shrinks; SEED=n
 	@KEYORDER_CONNECT_KILLS=10 $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/integration/test_connect_chaos.py -s
 
 check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
