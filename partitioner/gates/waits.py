@@ -62,8 +62,8 @@ def why(facts: OriginFacts, stalled_after: float = 5.0) -> tuple[Reason, str]:
         )
     if facts.committed >= facts.needs > facts.proven:
         return Reason.UNPROVEN, (
-            f"{place} is committed at {facts.committed}, but by a member without the flush callback: "
-            "let all members of the group register a listener, or none"
+            f"{place} is committed at {facts.committed}, but its flush is not proven: while a gate of its own is closed that "
+            "passes; else a member without the flush callback made the commit: let all members register a listener, or none"
         )
     if facts.highest_committed > facts.committed:
         return Reason.REGRESSED, (
