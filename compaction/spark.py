@@ -1,13 +1,15 @@
 """Compaction by version as a Spark job, for topics that outgrow one machine: batch, and streaming.
 
-Both choose by the comparator of the view, so that they give the same table. The layout epoch of a record is not among the
-source's columns: tasks read the topic's timeline. A source fixes its end offsets before its tasks begin, so a timeline read
-in a task knows every epoch that its records were written under.
+Both choose by the comparator of the view, so that they give the same table. A batch of a topic is read by a scan of its
+own, which reduces each partition before anything is shuffled. For any other source the layout epoch of a record is not among
+the columns: tasks read the topic's timeline. A source fixes its end offsets before its tasks begin, so a timeline read in a
+task knows every epoch that its records were written under.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from ..connector.metadata import identify
 from ..partitioner.errors import ConfigError
 from ..partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ..partitioner.timeline import Timeline
+from .spark_scan import COLUMNS, RANK, Scan, committed_ends
 from .strategy import Strategy, StrategyKind
 from .versions import COPY_HEADER, original_of, place_epoch
 
@@ -52,24 +55,31 @@ def compact(
 
     config: how the cluster is reached, as for confluent-kafka; needed unless `timeline` is given.
     source: a DataFrame with Spark's Kafka columns (key, value, partition, offset, timestamp, and headers for the header
-    strategy and for topics that have grown); by default `topic` is read from its beginning with `format("keyorder")`.
+    strategy and for topics that have grown); by default `topic` is read from its beginning, a batch up to where it ends now.
     streaming: read the topic as a stream; a `source` says itself what it is.
     strategy: the topic's by default. timeline: the topic's by default; for a source that is no live topic.
     tombstones: keep the rows of deleted keys, with a null value; a stream always has them.
-    options: further options of the source.
+    options: further options of `format("keyorder")`, which then reads the topic; as it always does a stream.
 
     Raises ConfigError, TopicNotFoundError, BrokerUnreachableError.
     Source: KIP-280; on ties across partitions see `versions.place_epoch`.
     """
-    if timeline is None:
-        if config is None or topic is None:
-            raise ConfigError("compact", "it needs config and topic, or a timeline", "give one of both")
+    if config is not None:
         # No callables: this goes to the executors.
         config = {
             name: value for name, value in connection_of(config).items() if isinstance(value, str | int | float | bool)
         }
+    own = source is None and not streaming and not options
+    if (own or timeline is None) and (config is None or topic is None):
+        raise ConfigError("compact", "it needs config and topic, or a source and a timeline", "give one of both")
+    if own:
+        assert config is not None
+        assert topic is not None
+        return _whole_topic(spark, config, topic, strategy, timeline, tombstones)
+    if timeline is None:
+        assert config is not None
         with TopicAdmin(config) as admin:
-            known = admin.managed(topic)
+            known = admin.managed(str(topic))
         strategy = strategy or Strategy.of(known.settings if known is not None else {})
     else:
         strategy = strategy or Strategy.of(timeline.settings)
@@ -82,6 +92,28 @@ def compact(
     if source.isStreaming:
         return _stream(source, strategy, place)
     return _batch(source, strategy, place, tombstones)
+
+
+def _whole_topic(
+    spark: SparkSession, config: Mapping[str, Any], topic: str, strategy: Strategy | None, timeline: Timeline | None,
+    tombstones: bool,
+) -> DataFrame:  # fmt: skip
+    from pyspark.sql import functions as F
+
+    client, servers = AdminClient(connection_of(config)), str(config.get("bootstrap.servers"))
+    identity = identify(client, topic, servers)
+    # The ends first: a timeline that is read afterwards knows every epoch below them.
+    ends = committed_ends(config, topic, identity.partitions)
+    if timeline is None:
+        with TopicAdmin(config) as admin:
+            timeline = admin.managed(topic)
+    managed = timeline is not None
+    known = timeline or replace(unmanaged(topic, identity.partitions), topic_id=identity.topic_id)
+    scan = Scan(config, topic, known, managed, strategy or Strategy.of(known.settings), ends)
+    tasks = spark.range(0, len(ends), 1, len(ends)).mapInArrow(scan, f"{COLUMNS}, {RANK}")
+    rank = ("known", "version", "epoch", "place")
+    rows = tasks.select("key", F.struct(*(name for name in tasks.columns if name not in rank)).alias("row"), *rank)
+    return _highest(rows, rank, tombstones)
 
 
 def _read(
@@ -219,12 +251,14 @@ def _batch(source: DataFrame, strategy: Strategy, place: _Placing, tombstones: b
         F.lit(0).alias("epoch"),
     )
     schema = placed.schema
-    best = (
-        placed.mapInArrow(place, schema)
-        .groupBy("key")
-        .agg(F.max_by("row", F.struct("known", "version", "epoch", "offset")).alias("row"))
-        .select("row.*")
-    )
+    return _highest(placed.mapInArrow(place, schema), ("known", "version", "epoch", "offset"), tombstones)
+
+
+def _highest(rows: DataFrame, rank: Sequence[str], tombstones: bool) -> DataFrame:
+    """Of rows with `key` and `row` (the columns to give) the row of each key with the highest rank."""
+    from pyspark.sql import functions as F
+
+    best = rows.groupBy("key").agg(F.max_by("row", F.struct(*rank)).alias("row")).select("row.*")
     return best if tombstones else best.filter(F.col("value").isNotNull())
 
 

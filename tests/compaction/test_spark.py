@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.compaction.spark import compact
+from keyorder.compaction.spark_scan import Scan
 from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.versions import COPY_HEADER, Version, copied_place, place_epoch
 from keyorder.compaction.view import CompactedView
 from keyorder.partitioner.epochs import Epoch
-from keyorder.partitioner.errors import ConfigError
+from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
 from keyorder.partitioner.routing import HINT_HEADER, Routing
 from keyorder.partitioner.timeline import Timeline
 from pyspark.sql import Row, SparkSession
@@ -192,4 +196,50 @@ def test_a_real_topic_gives_the_views_table(
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     assert {bytes(r["key"]): bytes(r["value"]) for r in found} == expected
     read = compact(spark, kafka.client_config(), topic_name, tombstones=True)
-    assert {bytes(r["key"]): bytes(r["value"]) for r in read.collect() if r["value"] is not None} == expected
+    assert read.columns == source.columns
+    rows_read = {bytes(r["key"]): r for r in read.collect()}
+    assert {key: bytes(r["value"]) for key, r in rows_read.items() if r["value"] is not None} == expected
+    assert len(rows_read) > len(expected)
+    whole = {
+        (r["partition"], r["offset"]): (r["key"], r["value"], r["timestamp"], r["headers"]) for r in source.collect()
+    }
+    for r in rows_read.values():
+        assert (r["key"], r["value"], r["timestamp"], r["headers"] or []) == whole[r["partition"], r["offset"]]
+    by_source = compact(spark, kafka.client_config(), topic_name, options={"fetchOffset.numRetries": "5"})
+    assert {bytes(r["key"]): bytes(r["value"]) for r in by_source.collect()} == expected
+
+
+@pytest.mark.kip("K280-08")
+def test_a_topic_without_a_timeline_and_an_empty_one(
+    spark: SparkSession, kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """By the strategy of the call; an empty topic gives no rows; a missing one is named."""
+    kafka.admin().create_topics([NewTopic(topic_name, 3)])[topic_name].result(30)
+    strategy = Strategy(StrategyKind.HEADER, "v")
+    assert compact(spark, kafka.client_config(), topic_name, strategy=strategy).collect() == []
+    producer = Producer(kafka.client_config())
+    for i in range(90):
+        producer.produce(topic_name, f"{i}", f"k{i % 10}", headers=[("v", encode_version(-i))], partition=i % 3)
+    producer.produce(topic_name, "no key")
+    assert producer.flush(20) == 0
+    found = compact(spark, kafka.client_config(), topic_name, strategy=strategy)
+    assert {bytes(r["key"]): bytes(r["value"]) for r in found.collect()} == {b"k%d" % i: b"%d" % i for i in range(10)}
+    with pytest.raises(TopicNotFoundError):
+        compact(spark, kafka.client_config(), f"{topic_name}-missing")
+
+
+def test_a_task_of_little_memory_gives_what_it_has(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """In parts, each key's highest version among them; without one the same in a single row for each key."""
+    kafka.admin().create_topics([NewTopic(topic_name, 1)])[topic_name].result(30)
+    producer = Producer(kafka.client_config())
+    for i in range(3000):
+        producer.produce(topic_name, f"{i}", f"k{i % 100}", headers=[("v", encode_version(-i))])
+    assert producer.flush(20) == 0
+    timeline = Timeline(topic_name, "id", "", 1, (Epoch(0, 1),))
+    config = {**kafka.client_config(), "fetch.message.max.bytes": 4000, "queued.max.messages.kbytes": 1}
+    for memory, most in ((10**9, 100), (0, 3000)):
+        scan = Scan(config, topic_name, timeline, True, Strategy(StrategyKind.HEADER, "v"), [(0, 3000)], memory)
+        rows = pa.Table.from_batches(scan(iter([pa.RecordBatch.from_pydict({"id": [0]})]))).to_pylist()
+        assert 100 <= len(rows) <= most
+        best = {row["key"]: row for row in sorted(rows, key=lambda row: row["version"])}
+        assert {key: row["value"] for key, row in best.items()} == {b"k%d" % i: b"%d" % i for i in range(100)}
