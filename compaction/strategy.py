@@ -1,49 +1,31 @@
-"""Which of a key's records survives: KIP-280's total order, by offset, timestamp or header.
+"""Which of a key's records survives, as a setting: KIP-280's strategies by offset, timestamp or header.
 
-One comparator serves the library, the Spark job and the compacted view, since a reader that applies another strategy
-than the compaction keeps other records. Ties go to the later layout epoch, then to the higher offset: after a move a key
-has copies in two partitions, and offsets of two partitions cannot be compared.
+The comparator itself is `partitioner/version_order.py`, since re-homing has to choose by it too.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
 from ..partitioner.errors import ConfigError
+from ..partitioner.version_order import ABSENT, Headers, Rank, StrategyKind, VersionOrder, header_version, malformed
+
+__all__ = [
+    "ABSENT",
+    "Headers",
+    "Rank",
+    "Strategy",
+    "StrategyKind",
+    "encode_version",
+    "header_version",
+    "malformed",
+    "survivor",
+]
 
 _LOGGER = logging.getLogger("keyorder.compaction")
-ABSENT = -(2**63) - 1  # below every signed 64-bit version: a record with one wins over a record without
-
-Headers = Sequence[tuple[str, bytes | None]]
-Rank = tuple[int, int, int]
-
-
-class StrategyKind(str, Enum):
-    """KIP-280's strategies."""
-
-    OFFSET = "offset"
-    TIMESTAMP = "timestamp"
-    HEADER = "header"
-
-
-def header_version(headers: Headers | None, name: str) -> int | None:
-    """The version in a record's headers: 8 bytes, big-endian, signed; the last header of that name counts.
-
-    None when there is none or when its length is not 8, which KIP-280 leaves open: such a record competes as one
-    without a version, and a caller that counts them can ask `malformed`.
-    """
-    value = _last(headers, name)
-    return int.from_bytes(value, "big", signed=True) if value is not None and len(value) == 8 else None
-
-
-def malformed(headers: Headers | None, name: str) -> bool:
-    """Whether the header that counts is there, but is no version."""
-    named = [value for header, value in headers or () if header == name]
-    return bool(named) and (named[-1] is None or len(named[-1]) != 8)
 
 
 def encode_version(version: int) -> bytes:
@@ -52,7 +34,7 @@ def encode_version(version: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class Strategy(VersionOrder):
     """How records of one key compete.
 
     header: the header's name, for the header strategy alone.
@@ -60,10 +42,6 @@ class Strategy:
 
     Raises ConfigError for a header strategy without a name.
     """
-
-    kind: StrategyKind = StrategyKind.OFFSET
-    header: str = ""
-    positive_only: bool = False
 
     def __post_init__(self) -> None:
         if self.kind is StrategyKind.HEADER and not self.header.strip():
@@ -89,28 +67,7 @@ class Strategy:
         kind, header = chosen_strategy(settings)
         return cls(StrategyKind(kind), header)
 
-    def version(self, offset: int, timestamp: int, headers: Headers | None = None) -> int:
-        """What a record competes with under this strategy; ABSENT when it has nothing."""
-        if self.kind is StrategyKind.TIMESTAMP:
-            return timestamp
-        if self.kind is StrategyKind.OFFSET:
-            return 0  # all equal: the epoch and the offset decide
-        version = header_version(headers, self.header)
-        return ABSENT if version is None or (self.positive_only and version <= 0) else version
-
-    def rank(self, offset: int, timestamp: int, headers: Headers | None = None, epoch: int = 0) -> Rank:
-        """(version, layout epoch, offset): of two records of a key the one with the higher rank survives."""
-        return self.version(offset, timestamp, headers), epoch, offset
-
 
 def survivor(ranks: Iterable[Rank]) -> Rank:
     """The highest rank. Raises ValueError when there is none."""
     return max(ranks)
-
-
-def _last(headers: Headers | None, name: str) -> bytes | None:
-    found: bytes | None = None
-    for header, value in headers or ():
-        if header == name:
-            found = value
-    return found

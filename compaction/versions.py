@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from zlib import crc32
 
 from ..connector.messages import Headers
-from ..partitioner.routing import Routing
-from .strategy import ABSENT, Rank
+from ..partitioner.version_order import ABSENT, COPY_HEADER, Rank, copied_place, original_of, place_epoch
 
-COPY_HEADER = "keyorder-copy"
-_COPY = re.compile(rb"([^:]*):(-?\d{1,10}):(\d{1,19}):(\d{1,10})")
+__all__ = [
+    "COPY_HEADER",
+    "Entry",
+    "Last",
+    "Version",
+    "copied_place",
+    "copy_header",
+    "original_of",
+    "place_epoch",
+    "positions_text",
+]
 
 
 class Version(NamedTuple):
@@ -83,35 +90,6 @@ def copy_header(topic_id: str, version: Version) -> tuple[str, bytes]:
     """
     text = f"{topic_id}:{version.epoch}:{version.offset}:{crc32(version.value or b'')}"
     return COPY_HEADER, text.encode()
-
-
-def copied_place(headers: Headers, topic_id: str, value: bytes | None) -> tuple[int, int] | None:
-    """(epoch, offset) of the record that this one is a copy of; None for an original. The last header of the name counts."""
-    found = None
-    for name, data in headers:
-        if name == COPY_HEADER:
-            found = data
-    return None if found is None else original_of(found, topic_id, crc32(value or b""))
-
-
-def original_of(header: bytes, topic_id: str, checksum: int) -> tuple[int, int] | None:
-    """What a copy's header says, if it is of this topic and of a value of this checksum: headers are data from anybody."""
-    found = _COPY.fullmatch(header)
-    if found is None or found[1] != topic_id.encode() or int(found[4]) != checksum:
-        return None
-    epoch, offset = int(found[2]), int(found[3])
-    return (epoch, offset) if -(2**31) <= epoch < 2**31 and offset < 2**63 else None
-
-
-def place_epoch(routing: Routing, key: bytes, partition: int, offset: int) -> int:
-    """The epoch with which a record at this place competes.
-
-    One that lies where its key never lived (a foreign partitioner's) ranks below all that lie at a home; such ones of two
-    partitions have different numbers, so that the order stays total. It never changes as later epochs become known,
-    provided that the timeline held every epoch below `offset` when it was asked first.
-    """
-    stay = routing.stay(key, partition, offset)
-    return -1 - partition if stay is None else stay
 
 
 def positions_text(positions: Mapping[int, int]) -> dict[str, int]:

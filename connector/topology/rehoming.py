@@ -1,5 +1,7 @@
 """Re-homing: the surviving values of a compacted topic's retired partition go to their keys' present homes.
 
+Which survive is for the newest record to say, or, where the topic has a version strategy, for the highest version.
+
 The log is scanned without anybody waiting; what then happens to each slice of keys is done while all writers hold them:
 the later homes are read on to their ends, and one transaction writes the copies, the tombstones in the retired partition,
 and the release. So no writer's record comes in between, and a controller that has been taken over writes nothing more.
@@ -17,11 +19,14 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from ...partitioner.changes.rehoming import REHOMED_HEADER, Fate, Survivors
+from ...partitioner.changes.rehoming_by_version import RankedSurvivors
 from ...partitioner.changes.terms import ChangeTerms
 from ...partitioner.epochs import Drain, Slice
 from ...partitioner.hashing import key_bytes
 from ...partitioner.routing import HINT_HEADER, parse_hint
 from ...partitioner.timeline import Timeline
+from ...partitioner.version_order import StrategyKind, VersionOrder, copied_place
+from ..compaction_settings import chosen_strategy
 from ..control.timeline_writer import DataRecord
 from ..crash import crash_point
 from ..log_offsets import LogOffsets
@@ -81,7 +86,10 @@ class Rehomer:
     def __init__(self, config: Mapping[str, Any], timeline: Timeline, drain: Drain) -> None:
         self.timeline, self._drain = timeline, drain
         self._config, self._topic = config, timeline.topic
-        self._survivors = Survivors(timeline, drain.partition)
+        kind, header = chosen_strategy(timeline.settings)
+        self._order = VersionOrder(StrategyKind(kind), header)
+        by_version = self._order.kind is not StrategyKind.OFFSET
+        self._survivors = (RankedSurvivors if by_version else Survivors)(timeline, drain.partition)
         self._later = self._survivors.later()
         self._places = [(self._topic, p) for p in {drain.partition, *self._later}]
         self._offsets = LogOffsets(config)
@@ -196,12 +204,15 @@ class Rehomer:
         value, partition, offset = message.value(), message.partition(), message.offset()
         assert partition is not None
         assert offset is not None
-        headers = message.headers() or []
+        headers: Any = message.headers() or []
         hint = next((parse_hint(header[1]) for header in headers if header[0] == HINT_HEADER), None)
         size = None if value is None else len(key) + len(value)
-        self._survivors.note(partition, offset, key, size, hint)
-        if partition == self._drain.partition and value is not None:
-            kind, at_ms = message.timestamp()
+        kind, at_ms = message.timestamp()
+        version, original = 0, None
+        if self._order.kind is not StrategyKind.OFFSET:
+            version = self._order.version(offset, at_ms, headers)
+            original = copied_place(headers, self.timeline.topic_id, value)
+        if self._survivors.note(partition, offset, key, size, hint, version, original):
             others = [header for header in headers if header[0] not in _OURS]
             self._spool.seek(0, 2)
             self._spooled[key] = self._spool.tell()

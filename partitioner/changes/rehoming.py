@@ -84,8 +84,14 @@ class Survivors:
         route = self._routing.of(key)
         return route.home, route.header or b""
 
-    def note(self, partition: int, offset: int, key: bytes, size: int | None, hint: int | None) -> None:
-        """One record, in the order of its partition. size: of key and value; None for a null value. hint: of its header."""
+    def note(
+        self, partition: int, offset: int, key: bytes, size: int | None, hint: int | None, version: int = 0,
+        original: tuple[int, int] | None = None,
+    ) -> bool:  # fmt: skip
+        """One record, in the order of its partition. Returns whether it is what would be copied, as far as was read.
+
+        size: of key and value; None for a null value. hint: of its header. The others are for `RankedSurvivors`.
+        """
         route = self._routing.of(key)
         if partition == self.partition:
             if not route.lived_in(partition):
@@ -95,26 +101,19 @@ class Survivors:
                 self._values.pop(key, None)
             else:
                 self._values[key] = Survivor(offset, key_hash(key), size, self._stay(key, partition, offset))
-            return
+                return True
+            return False
         value = self._values.get(key)
         if value is None or value.superseded:
-            return
+            return False
         if size is None and self._routing.is_move_tombstone(key, partition, hint):
-            return
+            return False
         value.superseded = self._stay(key, partition, offset) > value.stay
+        return False
 
     def slices(self, keys: int, size: int) -> Iterator[tuple[Slice, tuple[bytes, ...]]]:
         """The values cut into slices of at most `keys` keys and `size` bytes (or one key), each with its keys."""
-        rows = sorted((value.hash, key) for key, value in self._values.items())
-        at = 0
-        while at < len(rows):
-            end, left = at, size
-            # Keys of one hash stay together: a slice is a range of hashes.
-            while end < len(rows) and (end == at or rows[end][0] == rows[end - 1][0] or (end - at < keys and left > 0)):
-                left -= self._values[rows[end][1]].size
-                end += 1
-            yield Slice(self.partition, rows[at][0], rows[end - 1][0]), tuple(key for _, key in rows[at:end])
-            at = end
+        return self._cut([(value.hash, key, value.size) for key, value in self._values.items()], keys, size)
 
     def fates(self, keys: Collection[bytes], undecided: Collection[bytes]) -> Mapping[bytes, tuple[Fate, int]]:
         """{key: (its fate, the offset of its value)} for those of `keys` that still have a value here, by offset.
@@ -135,6 +134,20 @@ class Survivors:
         """These were cleared, though an older open transaction may still hide the tombstones."""
         for key in keys:
             self._values.pop(key, None)
+
+    def _cut(
+        self, rows: list[tuple[int, bytes, int]], keys: int, size: int
+    ) -> Iterator[tuple[Slice, tuple[bytes, ...]]]:
+        rows.sort()
+        at = 0
+        while at < len(rows):
+            end, left = at, size
+            # Keys of one hash stay together: a slice is a range of hashes.
+            while end < len(rows) and (end == at or rows[end][0] == rows[end - 1][0] or (end - at < keys and left > 0)):
+                left -= rows[end][2]
+                end += 1
+            yield Slice(self.partition, rows[at][0], rows[end - 1][0]), tuple(key for _, key, _ in rows[at:end])
+            at = end
 
     def _stay(self, key: bytes, partition: int, offset: int) -> int:
         """The number of the stay that a record belongs to; of a stray in the partition itself the last one there, else -1."""

@@ -16,6 +16,8 @@ from random import Random
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.compaction.strategy import encode_version
+from keyorder.compaction.view import CompactedView
 from keyorder.connector.control.timeline_edit import edit
 from keyorder.connector.crash import REHOMING_STEPS
 from keyorder.connector.topology.drain_job import DrainJob
@@ -146,6 +148,46 @@ def test_surviving_values_go_home_and_are_tombstoned(kafka: KafkaUnderTest, topi
         producer.produce(topic_name, "next", names[5])
         assert producer.flush(10) == 0
     assert len(log(kafka, topic_name, 1)) == before_writes, "behind the purge watermark no move tombstone is needed"
+
+
+@pytest.mark.kip("C-22", "C-19", "K280-08")
+def test_by_version_the_highest_goes_home(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Also over a lower version that was written at home since; a copy never displaces a higher one; a deletion may win."""
+    admin = TopicAdmin(kafka.client_config())
+    settings = {"compaction.strategy": "header", "compaction.strategy.header": "v", "min.compaction.lag.ms": "3600000"}
+    admin.create(topic_name, 1, config={**COMPACTED, **settings})
+    late, higher, deleted, before, tie, alone, gone = names = keys_of(admin, topic_name, 1, 2, 7)
+    with OrderedProducer(kafka.client_config()) as producer:
+
+        def write(*records: tuple[str, str | None, int]) -> None:
+            for name, value, version in records:
+                producer.produce(topic_name, value, name, headers=[("v", encode_version(version))])
+            assert producer.flush(20) == 0
+
+        write((before, "first home 9", 9))
+        admin.expand(topic_name, 2)
+        write((late, "5", 5), (late, "late 3", 3), (higher, "1", 1), (deleted, "8", 8), (deleted, None, 9))
+        write(
+            (before, "8", 8), (tie, "old 5", 5), (alone, "7", 7), (alone, "late 6", 6), (gone, None, 9), (gone, "8", 8)
+        )
+        admin.shrink(topic_name, 1, immediate=True)
+        write((late, "4", 4), (higher, "2", 2), (deleted, "home 4", 4), (tie, "new 5", 5))
+    with CompactedView(kafka.client_config(), topic_name) as view:
+        table = dict(view.load().items())
+    assert table == {
+        name.encode(): value
+        for name, value in [(late, b"5"), (higher, b"2"), (before, b"first home 9"), (tie, b"new 5"), (alone, b"7")]
+    }
+
+    (step,) = admin.drain(topic_name, rehoming=RehomingTerms(slice_keys=2))
+
+    assert step.done
+    assert last_values(kafka, topic_name, 1) == {}
+    left = last_values(kafka, topic_name, 0)
+    assert left == table, (names, left)
+    with CompactedView(kafka.client_config(), topic_name) as view:
+        assert dict(view.load().items()) == table
+    assert admin.drain(topic_name, rehoming=RehomingTerms()) == []
 
 
 def drain(kafka: KafkaUnderTest, topic: str, env: dict[str, str] | None = None, slice_keys: int = 1) -> int:
