@@ -210,6 +210,54 @@ def test_a_real_topic_gives_the_views_table(
 
 
 @pytest.mark.kip("K280-08")
+def test_from_topic_to_topic(spark: SparkSession, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """As a batch and as a stream over a growth: what they write is read back, by the default strategy, as the view's table."""
+    admin = TopicAdmin(kafka.client_config())
+    config = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
+    admin.create(topic_name, 1, config=config)
+    for kind in ("batch", "stream"):
+        admin.create(f"{topic_name}-{kind}", 2, config={"cleanup.policy": "compact", "keyorder.view.age.ms": "200"})
+    chance = random.Random(3)
+    sink = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(provider)
+    spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    try:
+        for part in range(2):
+            with OrderedProducer(kafka.client_config()) as producer:
+                for i in range(60):
+                    value = None if chance.random() < 0.2 else f"{part}-{i}"
+                    version = [("v", encode_version(chance.randrange(9)))]
+                    producer.produce(topic_name, value, f"k{chance.randrange(15)}", headers=version)
+                assert producer.flush(20) == 0
+            query = (
+                compact(spark, kafka.client_config(), topic_name, streaming=True)
+                .select("key", "value")
+                .writeStream.outputMode("update")
+                .format("keyorder")
+                .options(**sink, topic=f"{topic_name}-stream", checkpointLocation=str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination(120)
+            assert query.exception() is None
+            if part == 0:
+                admin.expand(topic_name, 2)
+    finally:
+        spark.conf.set(provider, before)
+    latest = compact(spark, kafka.client_config(), topic_name).select("key", "value")
+    latest.write.format("keyorder").mode("append").options(**sink, topic=f"{topic_name}-batch").save()
+
+    tables = []
+    for name in (topic_name, f"{topic_name}-batch", f"{topic_name}-stream"):
+        with CompactedView(kafka.client_config(), name) as view:
+            tables.append(dict(view.load().items()))
+    assert tables[0]
+    assert tables[1] == tables[0]
+    assert tables[2] == tables[0]
+
+
+@pytest.mark.kip("K280-08")
 def test_a_topic_without_a_timeline_and_an_empty_one(
     spark: SparkSession, kafka: KafkaUnderTest, topic_name: str
 ) -> None:
