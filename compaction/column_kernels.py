@@ -24,6 +24,7 @@ ROW = np.dtype(
 )  # fmt: skip
 _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(32)
+_AHEAD = 64
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -132,6 +133,22 @@ def _look(rows, slots, arena, h, key, size):
 
 
 @njit(cache=True, nogil=True)
+def _touch(rows, slots, arena, hashes, start, stop):
+    """Bring what a few keys need into the cache: these loads overlap, which those of the merging do not.
+
+    Returns a number, so that they are not left out.
+    """
+    mask = np.uint64(len(slots) - 1)
+    seen = np.int64(0)
+    for i in range(start, stop):
+        slot = slots[(_spread(hashes[i]) >> np.uint64(20)) & mask]
+        if slot != np.uint64(0):
+            row = rows[np.int64(slot & _LOW) - 1]
+            seen ^= row.version ^ row.row ^ load_u8(arena + row.key_at)
+    return seen
+
+
+@njit(cache=True, nogil=True)
 def find(rows, slots, arena, h, key, size):
     """The row of a key, -1 for none. arena, key: addresses."""
     return _look(rows, slots, arena, h, key, size)[0]
@@ -146,10 +163,12 @@ def fold(
 
     live: whether a row has a value. at_, of_: the parts of `versions.Last`. dead: of each segment, how many of its rows have
     been superseded. row_of: scratch. kept: filled with the rows of the batch that are winners now; they become the new `segment`.
-    Returns (rows of the table, bytes used of the arena, how many are kept).
+    Returns (rows of the table, bytes used of the arena, how many are kept, a number that means nothing).
     """
-    tops = 0
+    tops = seen = 0
     for i in range(len(hashes)):
+        if i % _AHEAD == 0:
+            seen ^= _touch(rows, slots, arena, hashes, i, min(i + _AHEAD, len(hashes)))
         row_of[i] = -1
         if not keep[i]:
             continue
@@ -195,4 +214,4 @@ def fold(
             rows[row_of[i]].row = tops
             kept[tops] = i
             tops += 1
-    return count, arena_used, tops
+    return count, arena_used, tops, seen

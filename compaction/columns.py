@@ -135,7 +135,7 @@ class VersionColumns:
         self._make_room(len(keys), int(ends[first + len(keys)]) - int(ends[first]))
         number = len(self._segments)
         row_of, winners = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-        self._count, self._arena_used, count = kernels.fold(
+        self._count, self._arena_used, count, _ = kernels.fold(
             address, ends, bits, first, keep, hashes, live, *ranks, self._rows, self._count, self._slots,
             self._arena.ctypes.data, self._arena_used, number, self._dead, row_of, winners,
         )  # fmt: skip

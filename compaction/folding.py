@@ -70,10 +70,10 @@ class Folder:
         places = self._placer.place(batch, view, self._look)
         partitions = batch.column("partition").to_numpy(zero_copy_only=False)
         lengths = [pc.fill_null(pc.binary_length(batch.column(name)), 0) for name in ("key", "value")]
-        sizes = sum(length.to_numpy(zero_copy_only=False) for length in lengths)
-        for partition in np.unique(partitions).tolist():
-            here = partitions == partition
-            self._count(partition, int(here.sum()), int(sizes[here].sum()))
+        sizes = lengths[0].to_numpy(zero_copy_only=False) + lengths[1].to_numpy(zero_copy_only=False)
+        records, summed = np.bincount(partitions), np.bincount(partitions, sizes)  # sums are exact below 2**53
+        for partition in np.flatnonzero(records).tolist():
+            self._count(partition, int(records[partition]), int(summed[partition]))
         counts, keep = self.counts, places.keep
         null = batch.column("value").is_null().to_numpy(zero_copy_only=False)
         counts.unkeyed += int((places.hashes < 0).sum())
