@@ -262,7 +262,8 @@ def test_a_topic_without_a_timeline_and_an_empty_one(
     spark: SparkSession, kafka: KafkaUnderTest, topic_name: str
 ) -> None:
     """By the strategy of the call; an empty topic gives no rows; a missing one is named."""
-    kafka.admin().create_topics([NewTopic(topic_name, 3)])[topic_name].result(30)
+    admin = kafka.admin()
+    admin.create_topics([NewTopic(topic_name, 3)])[topic_name].result(30)
     strategy = Strategy(StrategyKind.HEADER, "v")
     assert compact(spark, kafka.client_config(), topic_name, strategy=strategy).collect() == []
     producer = Producer(kafka.client_config())
@@ -278,7 +279,8 @@ def test_a_topic_without_a_timeline_and_an_empty_one(
 
 def test_a_task_of_little_memory_gives_what_it_has(kafka: KafkaUnderTest, topic_name: str) -> None:
     """In parts, each key's highest version among them; without one the same in a single row for each key."""
-    kafka.admin().create_topics([NewTopic(topic_name, 1)])[topic_name].result(30)
+    admin = kafka.admin()
+    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(30)
     producer = Producer(kafka.client_config())
     for i in range(3000):
         producer.produce(topic_name, f"{i}", f"k{i % 100}", headers=[("v", encode_version(-i))])
