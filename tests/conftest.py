@@ -31,6 +31,7 @@ LONG = {
     "tests/streaming/sink/test_chaos.py",
     "tests/streaming/test_parity.py",
     "tests/streaming/test_stateful.py",
+    "tests/compaction/test_delta.py",
     "tests/compaction/test_histories.py",
     "tests/integration/test_connect_chaos.py",
     "tests/integration/test_rehoming.py",
