@@ -56,11 +56,11 @@ class CompactedViewSpeed(Measure):
         def theirs() -> dict[str, float]:
             from keyorder.connector.arrow.reader import ArrowReader
 
+            meter = bench.meter()  # to find the ends and to connect is part of either
             offsets = LogOffsets(config)
-            ends = offsets.high_watermarks([(topic, p) for p in range(PARTITIONS)])
+            ends = offsets.stable_ends([(topic, p) for p in range(PARTITIONS)])
             offsets.close()
             with ArrowReader(config) as reader:
-                meter = bench.meter()
                 reader.assign({topic: [(p, 0, end) for (_, p), end in ends.items()]})
                 rows = 0
                 while not reader.done:
