@@ -16,6 +16,7 @@ from random import Random
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.compaction.compactor import TopicCompactor
 from keyorder.compaction.strategy import encode_version
 from keyorder.compaction.view import CompactedView
 from keyorder.connector.control.timeline_edit import edit
@@ -183,10 +184,14 @@ def test_by_version_the_highest_goes_home(kafka: KafkaUnderTest, topic_name: str
 
     assert step.done
     assert last_values(kafka, topic_name, 1) == {}
+    # What a move tombstone precedes in another partition is about to go: that is a compactor's work.
     left = last_values(kafka, topic_name, 0)
-    assert left == table, (names, left)
+    assert left == {**table, before.encode(): b"8"}, (names, left)
     with CompactedView(kafka.client_config(), topic_name) as view:
         assert dict(view.load().items()) == table
+    with TopicCompactor(kafka.client_config(), topic_name) as compactor:
+        compactor.run()
+    assert last_values(kafka, topic_name, 0) == table
     assert admin.drain(topic_name, rehoming=RehomingTerms()) == []
 
 
