@@ -14,6 +14,7 @@ from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
 from ..topology.drain_job import DrainJob
+from ..topology.forget_job import ForgetJob
 from ..topology.scaling_policy import ScalingPolicies, load_policies
 from ..topology.supervised import SupervisedCluster
 from ..topology.supervisor import Event, Job, Supervisor, failure
@@ -51,6 +52,13 @@ _GRACE = 25.0
 )
 @click.option("--apply", is_flag=True, help="Carry decisions of --autoscale out.")
 @click.option("--dry-run", is_flag=True, help="Only tell decisions of --autoscale. This is the default.")
+@click.option(
+    "--forget-writers-after",
+    type=click.FloatRange(min=60),
+    default=3600.0,
+    show_default=True,
+    help="Seconds after which records of writers that are gone are erased from the control topic.",
+)
 @click.option("--once", is_flag=True, help="End when what is open now is finished and each load was measured once.")
 @output_option
 @connection_options(timeout=120)
@@ -62,6 +70,7 @@ def controller(
     autoscale: Path | None,
     apply: bool,
     dry_run: bool,
+    forget_writers_after: float,
     once: bool,
     output: str,
 ) -> None:
@@ -81,6 +90,8 @@ def controller(
     jobs: list[Job] = []
     supervisor = Supervisor(cluster, topics, jobs, takeover_after, policies, apply)
     jobs += periodic_jobs(connection, lambda: supervisor.only_mine(cluster.timelines()), lambda: supervisor.running)
+    forgetting = ForgetJob(connection.config, forget_writers_after)
+    jobs.append(forgetting)
     facts = {"topics": list(topics) or "all", "autoscale": _mode(policies, apply), "takeover_after_s": takeover_after}
     code = 0
     with stopped_by_signals() as stop:
@@ -95,6 +106,7 @@ def controller(
             code = exit_code(error)
         finally:
             _end(supervisor, output)
+            forgetting.close()
             cluster.close()
     click.get_current_context().exit(code)
 

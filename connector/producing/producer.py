@@ -218,6 +218,7 @@ class OrderedProducer:
     def init_transactions(self, timeout: float = -1) -> None:
         """As confluent_kafka.Producer.init_transactions."""
         self._raw.init_transactions(timeout)
+        self._session.initialized = True
 
     def begin_transaction(self) -> None:
         """As confluent_kafka.Producer.begin_transaction."""

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ...partitioner.errors import (
     BrokerUnreachableError,
@@ -37,6 +37,7 @@ from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot, writer_slot
 from ..kafka_errors import translate, translated
 from .answering import Answering
+from .proof import Proof
 
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.003
 
@@ -46,12 +47,20 @@ def control_producer(config: Mapping[str, Any]) -> Producer:
     return Producer({**connection_of(config), "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 10_000})
 
 
+def default_writer_id(config: Mapping[str, Any], settings: ProducerSettings) -> str:
+    """One process is one writer, but processes that follow each other under a transactional id are the same one."""
+    if settings.transactional_id:
+        return f"transactional-{settings.transactional_id}"
+    return f"{config.get('client.id', 'writer')}-{uuid.uuid4().hex[:12]}"
+
+
 class WriterSession(threading.Thread):
     """The background half of an OrderedProducer.
 
     lock: guards `topics` and everything inside. data: the client that sends the user's records.
     harvest: under the lock, takes in what is counted elsewhere of records on the way, before that is judged.
     serve: serves delivery reports, without waiting.
+    initialized: `init_transactions()` was called; a writer may not join before.
     pump: sends what may be sent of the held records; called without the lock.
     reader, control: clients in place of its own, for many sessions in one process that somebody else drives.
     """
@@ -69,10 +78,12 @@ class WriterSession(threading.Thread):
         super().__init__(name="keyorder-writer", daemon=True)
         self.settings, self._lock, self._data, self._pump = settings, lock, data, pump
         self._servers = str(config.get("bootstrap.servers"))
-        self.writer_id = settings.writer_id or f"{config.get('client.id', 'writer')}-{uuid.uuid4().hex[:12]}"
+        self.writer_id = settings.writer_id or default_writer_id(config, settings)
         self.lease = LeaseKeeper(
             self.writer_id, settings.terms, settings.transactional_id, settings.transaction_timeout_ms
         )
+        self.initialized = not settings.transactional_id
+        self._proof = Proof(self.lease)
         self.topics: dict[str, TopicSending[Any]] = {}
         self.send_until = float("-inf")
         self.harvest: Callable[[], None] = lambda: None
@@ -97,8 +108,11 @@ class WriterSession(threading.Thread):
     def admit(self, topic: str) -> TopicSending[Any]:
         """Make the topic part of this writer's lease and wait until it may be written (on the caller's thread).
 
-        Raises UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError (control.timeout passed).
+        Raises UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError (control.timeout passed), KafkaException
+        for a transactional producer without init_transactions().
         """
+        if not self.initialized:
+            raise KafkaException(KafkaError(KafkaError._STATE, "call init_transactions() before produce()"))
         event = self._wanted.get(topic)
         if event is None or event.is_set():
             self._refused.pop(topic, None)
@@ -226,10 +240,15 @@ class WriterSession(threading.Thread):
             with self._lock:
                 self.harvest()
                 clear = all(sending.settled(now) for sending in self.topics.values())
+                self._proof.joining(self.topics)
             if clear:
                 self._write_lease(self.lease.join(uuid.uuid4().hex, self._wanted, now))
         elif standing is Standing.LIVE:
             called = self._roll_call()
+            if self.settings.transactional_id and not self.lease.proven:
+                with self._lock:
+                    self.harvest()
+                    self._proof.look(self.topics)
             renewal = self.lease.renew(now, self._wanted, due=called)
             if renewal is not None:
                 self._write_lease(renewal)

@@ -247,7 +247,8 @@ class ControllerRun:
         if member is None:
             return
         lease = member.lease
-        if lease.transactional_id:
+        # To take the id from a successor that works with it would stop that one, and prove nothing new.
+        if lease.transactional_id and not self._writers.is_fenced(nonce):
             fence = Producer({**connection_of(self._config), "transactional.id": lease.transactional_id})
             with translated("fence", f"transactional id {lease.transactional_id}", self._bootstrap):
                 fence.init_transactions(15)
@@ -262,6 +263,7 @@ class ControllerRun:
             lease.topics,
             lease.transactional_id,
             lease.transaction_timeout_ms,
+            lease.proven,
         )
         if self._plain is None:
             self._plain = Producer({**connection_of(self._config), "enable.idempotence": True, "linger.ms": 0})

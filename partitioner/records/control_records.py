@@ -36,20 +36,19 @@ WAIVER = codec.record_kind(
         {"name": "at_ms", "type": "long"},
     ],
 )
+_LEASE_1_0: list[dict[str, Any]] = [
+    {"name": "writer", "type": "string"},
+    {"name": "nonce", "type": "string"},
+    {"name": "state", "type": "string"},
+    {"name": "incarnation", "type": ["null", "long"]},
+    {"name": "lease_ms", "type": "int"},
+    {"name": "sequence", "type": "long"},
+    {"name": "topics", "type": {"type": "array", "items": "string"}},
+    {"name": "transactional_id", "type": ["null", "string"]},
+    {"name": "transaction_timeout_ms", "type": "int"},
+]
 LEASE = codec.record_kind(
-    3,
-    "lease",
-    [
-        {"name": "writer", "type": "string"},
-        {"name": "nonce", "type": "string"},
-        {"name": "state", "type": "string"},
-        {"name": "incarnation", "type": ["null", "long"]},
-        {"name": "lease_ms", "type": "int"},
-        {"name": "sequence", "type": "long"},
-        {"name": "topics", "type": {"type": "array", "items": "string"}},
-        {"name": "transactional_id", "type": ["null", "string"]},
-        {"name": "transaction_timeout_ms", "type": "int"},
-    ],
+    3, "lease", _LEASE_1_0, [*_LEASE_1_0, {"name": "proven", "type": "boolean", "default": False}]
 )
 READY = codec.record_kind(
     4,
@@ -75,7 +74,10 @@ class LeaseState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One process's right to write, under one join. `sequence` counts its records, so that a read-back is recognised."""
+    """One process's right to write, under one join. `sequence` counts its records, so that a read-back is recognised.
+
+    proven: the broker has acknowledged a record of this join, so it held its transactional id after it had joined.
+    """
 
     writer: str
     nonce: str
@@ -86,6 +88,7 @@ class Lease:
     topics: tuple[str, ...]
     transactional_id: str | None = None
     transaction_timeout_ms: int = 0
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ class LeaseKeeper:
         self._ends = float("-inf")
         self._renewed = float("-inf")
         self._joins: dict[str, int] = {}
+        self.proven = False
 
     def join(self, nonce: str, topics: Iterable[str], now: float) -> Lease:
         """Begin anew under `nonce`. To be called with nothing in flight."""
@@ -86,6 +87,7 @@ class LeaseKeeper:
         self.nonce, self.incarnation = nonce, None
         self._topics = tuple(sorted(topics))
         self._sequence, self._sent, self.confirmed = 0, {}, frozenset()
+        self.proven = False
         self._ends = self.send_until = float("-inf")
         return self._record(LeaseState.JOIN, now)
 
@@ -98,6 +100,10 @@ class LeaseKeeper:
             return None
         self._topics = grown
         return self._record(LeaseState.LIVE, now)
+
+    def acknowledged(self) -> None:
+        """The broker has acknowledged a record that was sent under this join; the next lease record says so."""
+        self.proven = self.standing is Standing.LIVE
 
     def lost_join(self) -> None:
         """A record of this join could not be written. Before the join was read back, it is better begun anew."""
@@ -167,4 +173,5 @@ class LeaseKeeper:
             topics=self._topics,
             transactional_id=self._transactional_id,
             transaction_timeout_ms=self._transaction_timeout_ms,
+            proven=self.proven,
         )

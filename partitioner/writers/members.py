@@ -36,6 +36,7 @@ class WriterSet:
         self._members: dict[str, Member] = {}
         self._gone: set[str] = set()
         self._joins: dict[str, dict[str, int]] = {}
+        self._proven: dict[tuple[str, str], int] = {}
         self.ineligible = 0
 
     def apply(self, record: Lease | Ready, offset: int, now: float) -> None:
@@ -53,6 +54,9 @@ class WriterSet:
             member.ready[record.topic] = record
 
     def _apply_lease(self, lease: Lease, offset: int, now: float) -> None:
+        if lease.proven and lease.transactional_id and lease.incarnation is not None:
+            holder = (lease.writer, lease.transactional_id)
+            self._proven[holder] = max(self._proven.get(holder, -1), lease.incarnation)
         if lease.state in (LeaseState.LEFT, LeaseState.EXPELLED):
             self._members.pop(lease.nonce, None)
             self._gone.add(lease.nonce)
@@ -90,6 +94,17 @@ class WriterSet:
     def get(self, nonce: str) -> Member | None:
         """The member of that join, or None once it left or was expelled."""
         return self._members.get(nonce)
+
+    def is_fenced(self, nonce: str) -> bool:
+        """Whether a later join of the same writer has proven that it holds the member's transactional id.
+
+        A writer joins after `init_transactions()`. So this one took the id before it joined, the other wrote under it
+        after it had joined, and that was later: whatever this one still sends is rejected by the broker.
+        """
+        member = self._members.get(nonce)
+        if member is None or not member.lease.transactional_id:
+            return False
+        return self._proven.get((member.lease.writer, member.lease.transactional_id), -1) > member.incarnation
 
     def is_ready(self, nonce: str, topic: str, epoch: int) -> bool:
         """Whether that join is READY for this attempt, or gone: a writer leaves with nothing in flight."""

@@ -162,10 +162,14 @@ class TopicSending(Generic[R]):
         change = self.timeline.change
         if change is None:
             return {}
+        origins = self.routing.settling()
+        return {q: offset for q, offset in self.note_acknowledged().items() if q in origins}
+
+    def note_acknowledged(self) -> dict[int, int]:
+        """{partition: offset} one above what the broker is known to have acknowledged to this writer."""
         for cohort in self._cohorts():
             self._note(cohort)
-        origins = self.routing.settling()
-        return {q: offset for q, offset in self.acknowledged.items() if q in origins}
+        return self.acknowledged
 
     def said_ready(self, epoch: int) -> None:
         """READY for `epoch` was written."""

@@ -206,8 +206,8 @@ def test_a_newer_reader_reads_an_older_minor() -> None:
 def test_an_older_build_reads_real_records_of_a_newer_one() -> None:
     """A lease with a field more, written by a newer minor, is the same lease here."""
     lease = Lease("w", "n", LeaseState.LIVE, 4, 1000, 2, ("t",), "tx", 500)
-    known = control_records.LEASE.schemas[-1]["fields"]  # type: ignore[call-overload,index]
-    newer = codec.record_kind(control_records.LEASE.number, "lease", list(known), [*known, B])
+    known = [list(schema["fields"]) for schema in control_records.LEASE.schemas]  # type: ignore[call-overload,index]
+    newer = codec.record_kind(control_records.LEASE.number, "lease", *known, [*known[-1], B])
     fields = codec.decode(control_records.LEASE, control_records.encode_lease(lease)).fields
     value = codec.encode(newer, {**fields, "b": "news"})
     assert value[4] == control_records.LEASE.minor + 1

@@ -231,3 +231,17 @@ def test_it_agrees_with_a_look_at_the_whole_log(history: list[tuple[int, str]]) 
         newest = join in joined and joined[join] == max(joined.values())
         expected = join in ended or (join in said and newest)
         assert writers.is_ready(f"n{join}", "t", 5) == expected
+
+
+def test_a_member_is_fenced_once_a_later_join_has_proven_that_it_holds_the_id() -> None:
+    """Not by an earlier one, not by one that has proven nothing, not under another transactional id; for good."""
+    writers = WriterSet()
+    writers.apply(_lease("old", transactional_id="x"), 17, 0)
+    writers.apply(_lease("other", incarnation=20, state=LIVE, transactional_id="y", proven=True), 21, 0)
+    writers.apply(_lease("new", transactional_id="x"), 23, 1)
+    assert not writers.is_fenced("old")
+    writers.apply(_lease("new", LIVE, 23, 2, transactional_id="x", proven=True), 24, 2)
+    assert writers.is_fenced("old")
+    assert not writers.is_fenced("new")
+    writers.apply(_lease("new", LEFT, 23, 3, transactional_id="x", proven=True), 25, 3)
+    assert writers.is_fenced("old")

@@ -1,0 +1,99 @@
+"""The periodic job of a controller that erases the records of writers that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from ...partitioner.errors import CorruptRecordError, RecordVersionError
+from ...partitioner.records.control_records import WRITERS_TOPIC, Lease, Ready
+from ...partitioner.writers.forgetting import Forgetting
+from .. import clock
+from ..config import connection_of
+from ..control.control_reader import ControlMessage, ControlReader
+from ..control.control_topics import all_writer_slots, existing, writer_slot
+from ..kafka_errors import translate
+
+_MOST_AT_ONCE = 1_000
+
+
+class ForgetJob:
+    """Follows all writers, and writes tombstones for those whose records stood unchanged for `quiet_s`; `close` it.
+
+    It begins to count when it begins to read: a controller that is started anew every minute erases nothing.
+    """
+
+    name = "forget-writers"
+
+    def __init__(self, config: Mapping[str, Any], quiet_s: float = 3600.0, every: float = 60.0) -> None:
+        self._config, self._every = dict(config), every
+        self._servers = str(config.get("bootstrap.servers"))
+        self._writers = Forgetting(quiet_s)
+        self._reader: ControlReader | None = None
+        self._producer: Producer | None = None
+        self._next = float("-inf")
+
+    def due(self, now: float) -> bool:
+        """Whether the time since the last turn is over; asking counts as the beginning of the next one."""
+        if now < self._next:
+            return False
+        self._next = now + self._every
+        return True
+
+    def run(self) -> Mapping[str, object] | None:
+        """Read on, and erase what may go. Raises NotAuthorizedError, BrokerUnreachableError and kin; nothing is half-done."""
+        if self._reader is None:
+            if not existing(AdminClient(connection_of(self._config)), self._servers):
+                return None
+            self._reader = ControlReader(self._config, fetch_wait_ms=50)
+            self._reader.add(all_writer_slots())
+        for message in self._reader.read_to_end():
+            self._take(message)
+        keys = list(islice(self._writers.due(clock.now()), _MOST_AT_ONCE))
+        if not keys:
+            return None
+        self._erase(keys)
+        return {"erased": len(keys), "joins_known": len(self._writers)}
+
+    def close(self) -> None:
+        """Release the clients."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._producer is not None:
+            self._producer.close()
+
+    def _take(self, message: ControlMessage) -> None:
+        try:
+            record = message.record
+        except (CorruptRecordError, RecordVersionError):
+            return  # whom it concerns stops because of it; it stays for them
+        if isinstance(record, Lease | Ready) or message.value is None:
+            self._writers.take(
+                message.key, record if isinstance(record, Lease | Ready) else None, message.offset, clock.now()
+            )
+
+    def _erase(self, keys: list[tuple[str, bytes]]) -> None:
+        if self._producer is None:
+            self._producer = Producer(
+                {**connection_of(self._config), "enable.idempotence": True, "message.timeout.ms": 10_000}
+            )
+        failures: list[KafkaError] = []
+
+        def done(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for writer, key in keys:
+            topic, partition = writer_slot(writer)
+            try:
+                self._producer.produce(topic, None, key, partition, on_delivery=done)
+            except KafkaException as raised:
+                failures.append(raised.args[0])
+                break
+        self._producer.flush(15)
+        if failures:
+            raise translate(failures[0], "write", f"control topic {WRITERS_TOPIC}", self._servers)

@@ -1,0 +1,53 @@
+"""The job that erases writers that are gone, on a real broker."""
+
+from __future__ import annotations
+
+from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector import clock
+from keyorder.connector.control.control_reader import ControlReader
+from keyorder.connector.control.control_topics import all_writer_slots
+from keyorder.connector.topology.forget_job import ForgetJob
+from support.cluster import KafkaFactory
+
+
+def keys(config: dict[str, str]) -> set[bytes]:
+    """Of which keys a reader that starts now finds a record."""
+    reader = ControlReader(config, fetch_wait_ms=50)
+    reader.add(all_writer_slots())
+    found = {message.key for message in reader.read_to_end() if message.value is not None}
+    reader.close()
+    return found
+
+
+def test_who_is_gone_is_erased_and_who_lives_stays(kafka_factory: KafkaFactory) -> None:
+    """Those that left leave nothing behind; a living writer is counted by a change as before, and goes on."""
+    config = kafka_factory().client_config()
+    admin = TopicAdmin(config)
+    admin.create("t", 2, config={"keyorder.view.age.ms": "200"})
+    short = {
+        **config,
+        "keyorder.lease.ms": "900",
+        "keyorder.lease.renew.interval.ms": "100",
+        "delivery.timeout.ms": "300",
+    }
+    short["keyorder.lease.margin.ms"] = "100"
+    job = ForgetJob(config, quiet_s=0.5)  # nobody goes before four times the length of his own lease
+    with OrderedProducer({**config, "keyorder.writer.id": "living"}) as living:
+        living.produce("t", b"v", b"k")
+        assert living.flush(30) == 0
+        for _ in range(3):
+            with OrderedProducer(short) as gone:
+                gone.produce("t", b"v", b"k")
+        assert len(keys(config)) >= 4
+        deadline = clock.now() + 100
+        erased = 0
+        while {key.rpartition(b":")[2] for key in keys(config)} != {b"living"}:
+            assert clock.now() < deadline
+            facts = job.run()
+            erased += int(str(facts["erased"])) if facts else 0
+        assert erased >= 3
+        assert job.run() is None
+        assert admin.expand("t", 3).changed
+        living.produce("t", b"v", b"k")
+        assert living.flush(30) == 0
+    job.close()
