@@ -25,6 +25,7 @@ from ..partitioner.timeline import Timeline
 from . import clock
 from .config import connection_of, split
 from .control.control_topics import ensure, existing
+from .control.rights import require_controller, require_new, require_visible
 from .control.timeline_edit import ChangeOpenError, edit
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
@@ -99,6 +100,8 @@ class TopicAdmin:
         layout = Layout(initial, partitions)
         ours, theirs = split_topic_config(config or {})
         ensure(self._admin, self._bootstrap, timeout)
+        require_controller(self._admin, self._bootstrap)
+        require_new(self._admin, self._bootstrap, topic)
         wanted = NewTopic(topic, partitions, replication_factor if replication_factor else -1, config=theirs)
         try:
             self._admin.create_topics([wanted], operation_timeout=timeout)[topic].result(timeout)
@@ -129,6 +132,7 @@ class TopicAdmin:
         count = identify(self._admin, topic, self._bootstrap, timeout).partitions
         layout = None if initial_partition_count is None else same_routing(initial_partition_count, count)
         ensure(self._admin, self._bootstrap, timeout)
+        require_controller(self._admin, self._bootstrap)
         Adoption(self._config, self._admin, topic, layout, again=again).run(timeout)
         return self.describe(topic, groups=())
 
@@ -276,12 +280,14 @@ class TopicAdmin:
     def managed(self, topic: str) -> Timeline | None:
         """The topic's timeline, or None when it has none."""
         if not existing(self._admin, self._bootstrap):
+            require_visible(self._admin, self._bootstrap)
             return None
         return timeline_now(self._config, topic)
 
     def topics(self) -> dict[str, Timeline]:
         """Every managed topic by name."""
         if not existing(self._admin, self._bootstrap):
+            require_visible(self._admin, self._bootstrap)
             return {}
         return timelines_now(self._config)
 

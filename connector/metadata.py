@@ -7,7 +7,7 @@ from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
     AdminClient,
     ClusterMetadata,
@@ -114,11 +114,18 @@ class _NotYet(Exception):
 def wait_for_partitions(
     admin: AdminClient, topic: str, count: int, bootstrap_servers: str, timeout: float = 20.0
 ) -> None:
-    """Return once `count` partitions of the topic have leaders. Raises BrokerUnreachableError after `timeout` seconds."""
+    """Return once `count` partitions of the topic have leaders.
+
+    Raises BrokerUnreachableError after `timeout` seconds, NotAuthorizedError.
+    """
 
     def look() -> None:
         with translated("describe", f"topic {topic}", bootstrap_servers):
-            partitions = admin.list_topics(topic, timeout=5).topics[topic].partitions
+            found = admin.list_topics(topic, timeout=5).topics[topic]
+        if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            # It is there, and will not show however long one waits.
+            raise translate(found.error, "describe", f"topic {topic}", bootstrap_servers)
+        partitions = found.partitions
         if len(partitions) < count or any(p.leader < 0 or p.error is not None for p in partitions.values()):
             raise _NotYet
 

@@ -12,12 +12,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs f
     ResourceType,
 )
 
-from ...partitioner.errors import BrokerUnreachableError, ConfigError
+from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthorizedError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..kafka_errors import translate, translated
 from ..metadata import patiently, wait_for_partitions
 
 PARTITIONS = 8
+_UNAUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 Slot = tuple[str, int]
 
 
@@ -75,7 +76,15 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
             try:
                 future.result(timeout)
             except KafkaException as raised:
-                if raised.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                code = raised.args[0].code()
+                if code in _UNAUTHORIZED:
+                    # A broker hides a topic from whoever may not describe it: this may be an old one as well.
+                    raise NotAuthorizedError(
+                        "read",
+                        f"control topic {name}",
+                        f"or it is not there, and has to be created: {raised.args[0].name()}",
+                    ) from raised
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translate(raised.args[0], "create", f"control topic {name}", bootstrap_servers) from raised
             except FutureTimeout as raised:
                 raise BrokerUnreachableError(bootstrap_servers, f"create control topic {name}") from raised
@@ -102,7 +111,7 @@ def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 5.
             entries = future.result(timeout)
         except KafkaException as raised:
             code = raised.args[0].code()
-            if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+            if code in _UNAUTHORIZED:
                 return
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 # Just made, and not known to this broker yet.

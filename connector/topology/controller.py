@@ -16,6 +16,7 @@ from ...partitioner.epochs import Retirement, Slice
 from ...partitioner.errors import BrokerUnreachableError, KafkaOperationError, WriterLateError
 from ..config import connection_of
 from ..control.control_topics import ensure
+from ..control.rights import require_controller
 from ..control.timeline_writer import UnknownResultError
 from .controller_run import ControllerRun, Copier
 from .results import Change, Progress, StepLog
@@ -43,6 +44,7 @@ class TopologyController:
         terms = terms or ChangeTerms()
         self._log.restart()
         ensure(self._admin, self._bootstrap)
+        require_controller(self._admin, self._bootstrap, self.topic, count)
         while True:
             run = self._run(count, terms, retirement)
             try:

@@ -177,7 +177,7 @@ def test_control_topics_that_may_be_read_but_not_written(kafka_factory: KafkaFac
         producer.produce("orders", b"v", b"k")
     assert "app-secret" not in str(refused.value)
 
-    with pytest.raises(NotAuthorizedError, match="keyorder-controller-orders"):
+    with pytest.raises(NotAuthorizedError, match="may not write control topic _keyorder "):
         TopicAdmin(app).expand("orders", 3)
     assert admin.describe("orders").layout.count == 2
     assert admin.describe("orders").partitions == 2

@@ -1,0 +1,151 @@
+"""The table of rights in docs/security.md, on a broker with an authoriser: enough as it is, and no row too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.partitioner.errors import NotAuthorizedError, TopicNotFoundError, UnmanagedTopicError
+from support.cluster import ClusterSpec, KafkaUnderTest
+from support.rights import Right, grant_exactly, rights
+
+SECRET = "s3cret-of-the-app"
+#: As confluent_kafka tells of them.
+CLIENTS_OWN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+RIGHTS = rights()
+ROLES = list(dict.fromkeys(right.role for right in RIGHTS))
+
+
+@pytest.fixture(scope="module")
+def guarded(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
+    """A broker with an authoriser, and control topics that are there."""
+    started = start_kafka(ClusterSpec(1, {"root": "root-secret", "app": SECRET}))
+    TopicAdmin(started.client_config()).create("first", 1)
+    yield started
+    started.stop()
+
+
+class Stage:
+    """One topic with a record in it, and what each role does there."""
+
+    def __init__(self, kafka: KafkaUnderTest, topic: str) -> None:
+        self.kafka, self.topic = kafka, topic
+        self.root = kafka.client_config()
+        self.app = {**kafka.client_config("app"), "log_level": 0}
+        self.names = {"TRANSACTIONAL_ID": f"tx-{topic}", "TOPIC": topic, "GROUP": f"group-{topic}"}
+
+    def prepare(self, role: str) -> None:
+        """What has to be there before."""
+        if role == "creator":
+            return
+        TopicAdmin(self.root).create(self.topic, 2)
+        with OrderedProducer(self.root) as producer:
+            producer.produce(self.topic, b"before", b"k")
+
+    def act(self, role: str) -> None:
+        """The role's work; raises what stops it."""
+        getattr(self, "as_" + role.replace(" ", "_"))()
+
+    def as_consumer(self) -> None:
+        group = self.names["GROUP"]
+        with OrderedConsumer({**self.app, "group.id": group, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe([self.topic])
+            message = None
+            for _ in range(60):
+                message = consumer.poll(0.5)
+                if message is not None:
+                    break
+            assert message is not None
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            assert message.value() == b"before"
+            consumer.commit(message=message, asynchronous=False)
+
+    def as_producer(self) -> None:
+        failed: list[Any] = []
+        with OrderedProducer({**self.app, **self._patience()}) as producer:
+            producer.produce(self.topic, b"v", b"k", on_delivery=lambda error, _: failed.append(error))
+            producer.flush(20)
+        assert failed == [None], failed
+
+    def as_transactional_producer(self) -> None:
+        config = {**self.app, **self._patience(), "transactional.id": self.names["TRANSACTIONAL_ID"]}
+        consumer = Consumer({**self.root, "group.id": self.names["GROUP"]})
+        with OrderedProducer(config) as producer:
+            producer.init_transactions(20)
+            producer.begin_transaction()
+            producer.produce(self.topic, b"v", b"k")
+            offsets = [TopicPartition(self.topic, 0, 0)]
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 20)
+            producer.commit_transaction(20)
+        consumer.close()
+
+    def as_creator(self) -> None:
+        TopicAdmin(self.app).create(self.topic, 2)
+
+    def as_controller(self) -> None:
+        TopicAdmin(self.app).expand(self.topic, 3, timeout=30)
+
+    def _patience(self) -> dict[str, Any]:
+        return {"keyorder.adopt": False, "keyorder.control.timeout.ms": 8000}
+
+
+def test_the_table_names_every_role_that_is_proven() -> None:
+    """It is read from the page: a row that cannot be read would be a row that nobody proves."""
+    assert ROLES == ["consumer", "producer", "transactional producer", "creator", "controller"]
+    assert len(RIGHTS) == 25
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_rights_of_a_role_are_enough(guarded: KafkaUnderTest, topic_name: str, role: str) -> None:
+    """With exactly what the table says the work gets done."""
+    stage = Stage(guarded, topic_name)
+    stage.prepare(role)
+    grant_exactly(guarded.admin(), "app", [right for right in RIGHTS if right.role == role], stage.names)
+
+    stage.act(role)
+
+
+@pytest.mark.parametrize("right", RIGHTS, ids=str)
+def test_a_missing_right_is_named_and_nothing_is_half_done(
+    guarded: KafkaUnderTest, topic_name: str, right: Right
+) -> None:
+    """One typed error with the resource's name and without the password; with the right given back the work gets done."""
+    stage = Stage(guarded, topic_name)
+    stage.prepare(right.role)
+    others = [each for each in RIGHTS if each.role == right.role and each != right]
+    grant_exactly(guarded.admin(), "app", others, stage.names)
+
+    with pytest.raises((NotAuthorizedError, KafkaException)) as refused:
+        stage.act(right.role)
+
+    error = refused.value
+    print(right, "->", error)
+    assert SECRET not in str(error)
+    if isinstance(error, KafkaException):
+        assert right.role in ("consumer", "transactional producer")
+        assert error.args[0].code() in CLIENTS_OWN
+    else:
+        named = topic_name if right.resource == "cluster" else right.on(stage.names)
+        assert named in str(error)
+    left = TopicAdmin(stage.root)
+    if right.role != "creator":
+        assert left.describe(topic_name).layout.count == 2
+        assert left.timeline(topic_name).change is None
+    elif right.resource == "transactional id":
+        with pytest.raises(UnmanagedTopicError):
+            left.timeline(topic_name)
+        left.adopt(topic_name)
+        return
+    else:
+        with pytest.raises(TopicNotFoundError):
+            left.timeline(topic_name)
+    grant_exactly(guarded.admin(), "app", [*others, right], stage.names)
+    stage.act(right.role)
