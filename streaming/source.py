@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from .offsets import GATES_KEY, Range, from_dict, to_dict
 from .options import SourceOptions
-from .process import spare_loaded_objects
+from .process import answer_at_once, spare_loaded_objects
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -47,6 +47,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         # Clients do not travel.
         return {**self.__dict__, "_driver": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        answer_at_once()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
@@ -115,6 +119,10 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        answer_at_once()
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. Raises as `batch.plan_batch`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ...partitioner.errors import UsageError
+from ..process import answer_at_once, spare_loaded_objects
 from .markers import ensure_marker_topic
 from .options import SinkOptions
 from .task import Task, this_task
@@ -36,7 +37,6 @@ class Written(WriterCommitMessage):
 
 def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task) -> Written:
     """Write one task's rows; returns when all are acknowledged. Runs in an executor's Python worker."""
-    from ..process import spare_loaded_objects
     from .delivery import Delivery
     from .transaction import write_transaction
     from .warm import WARM
@@ -65,6 +65,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if options.exactly_once:
             ensure_marker_topic(options.client)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        answer_at_once()
+
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """Runs in a task. All rows are acknowledged, or their transaction committed, before it returns."""
         return write_task(iterator, self._options, this_task(None))
@@ -78,6 +82,10 @@ class BatchWriter(DataSourceArrowWriter):
         self._write_id = uuid.uuid4().hex
         if options.exactly_once:
             ensure_marker_topic(options.client)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        answer_at_once()
 
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """Runs in a task, as StreamWriter.write."""
