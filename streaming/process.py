@@ -8,6 +8,7 @@ import importlib.util
 import os
 import shlex
 import socket
+import stat
 import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
@@ -76,13 +77,16 @@ def _executor_lines() -> tuple[int, ...]:
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if getattr(main, "name", "") != "pyspark.daemon" or not hasattr(socket, "TCP_QUICKACK"):
         return ()
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as line:
-            if line.family in (socket.AF_INET, socket.AF_INET6) and line.type == socket.SOCK_STREAM:
+    return tuple(fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_connected(fd))
+
+
+def _is_connected(fd: int) -> bool:
+    with suppress(OSError):
+        if stat.S_ISSOCK(os.fstat(fd).st_mode):
+            with socket.socket(fileno=os.dup(fd)) as line:
                 line.getpeername()
-                found.append(int(name))
-    return tuple(found)
+                return line.family in (socket.AF_INET, socket.AF_INET6) and line.type == socket.SOCK_STREAM
+    return False
 
 
 def _script(python: Path, folder: Path) -> Path:
