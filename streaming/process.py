@@ -77,7 +77,9 @@ def _executor_lines() -> tuple[int, ...]:
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if getattr(main, "name", "") != "pyspark.daemon" or not hasattr(socket, "TCP_QUICKACK"):
         return ()
-    return tuple(fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_connected(fd))
+    with suppress(OSError):
+        return tuple(fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_connected(fd))
+    return ()
 
 
 def _is_connected(fd: int) -> bool:
