@@ -64,7 +64,7 @@ class Stress:
     def add_topic(self) -> None:
         """A new topic comes under the pattern."""
         topic = f"{self.prefix}-{self.made}"
-        self.admin.create(topic, self.random.randint(1, 4))
+        self.admin.create(topic, self.random.randint(1, 4), initial_partition_count=1)
         self.made += 1
         self.sent[topic] = 0
 
