@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 from ..partitioner.errors import BrokerUnreachableError
 from .config import connection_of
 from .kafka_errors import translate
-from .messages import Place
+from .messages import Place, offset_of, place_of
 
 # ListOffsets' own words for "the end" and "the start", where it otherwise takes a time.
 _LATEST, _EARLIEST = -1, -2
@@ -47,6 +47,22 @@ class LogOffsets:
     def high_watermarks(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The high watermarks, open transactions' records included: cuts are taken from these. Raises as `earliest`."""
         return self._list(places, _LATEST, "read_uncommitted", timeout)
+
+    def passed(self, place: Place, position: int, timeout: float = 0.1) -> int | None:
+        """The stable end, if no record shows between `position` and it: markers and aborted records are all there is.
+
+        None when a record is there, or nobody answered within `timeout` seconds.
+        """
+        client = self._client("read_committed")
+        client.assign([TopicPartition(*place, position)])
+        try:
+            first = client.poll(timeout)
+        finally:
+            client.unassign()
+        error = None if first is None else first.error()
+        if first is None or error is None or error.code() != KafkaError._PARTITION_EOF or place_of(first) != place:
+            return None
+        return offset_of(first)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from now on."""
@@ -82,18 +98,30 @@ class LogOffsets:
             raise translate(raised.args[0], "list the offsets of", name, self._servers) from raised
 
     def _once(self, wanted: list[TopicPartition], isolation: str, timeout: float) -> dict[Place, int]:
-        client = self._clients.get(isolation)
-        if client is None:
-            config = {**self._config, "group.id": "keyorder-log-offsets", "isolation.level": isolation}
-            client = self._clients[isolation] = Consumer({**config, "enable.auto.commit": False})
         found: dict[Place, int] = {}
-        for place in client.offsets_for_times(wanted, timeout=timeout):
+        for place in self._client(isolation).offsets_for_times(wanted, timeout=timeout):
             if place.error is not None:
                 raise KafkaException(place.error)
             if place.offset < 0:
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             found[place.topic, place.partition] = place.offset
         return found
+
+    def _client(self, isolation: str) -> Consumer:
+        client = self._clients.get(isolation)
+        if client is None:
+            config = {
+                **self._config,
+                "group.id": "keyorder-log-offsets",
+                "isolation.level": isolation,
+                "enable.auto.commit": False,
+                # For `passed`: one answer, at once, and none from another place than the one that was asked for.
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 1,
+                "auto.offset.reset": "error",
+            }
+            client = self._clients[isolation] = Consumer(config)
+        return client
 
 
 def _passes(error: BaseException) -> bool:

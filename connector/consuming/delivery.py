@@ -111,12 +111,14 @@ class Delivery:
         self._status.explain()
         items: list[Item] = []
         if not self._intake.waiting:
+            # Large calls are filled exactly: what is left over would be cut and joined again in every later call.
+            most = _BATCH if wanted <= _BATCH else max(1, wanted - self.out.count)
             if self.columns is not None:
-                items = self.columns.take(max(_BATCH, wanted), wait)
+                items = self.columns.take(most, wait)
             else:
                 first = self._raw.poll(wait)
                 if first is not None:
-                    items = items_of([first, *self._raw.consume(max(_BATCH, wanted) - 1, 0)])
+                    items = items_of([first, *self._raw.consume(most - 1, 0)])
         self._last_raw = clock.now()
         self._members.raise_pending()
         self._intake.take(items, self._last_raw)

@@ -7,9 +7,8 @@ while it is younger than the timeline's `view_age_s` at the moment they were fet
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from math import inf
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -26,9 +25,6 @@ from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot
 from ..kafka_errors import translate, translated
 
-# Keys whose place is remembered for a reader of single records; some 15 MB.
-_KEYS_KNOWN = 100_000
-
 
 class View:
     """What is known of one topic: its timeline and what follows from it. Replaced whole, never changed.
@@ -42,25 +38,18 @@ class View:
         self.timeline, self.managed = timeline, managed
         self.gates = Gates(timeline)
         self.stays: Any = None
-        self._since: dict[int, dict[Any, float]] = {}
+        self._since: dict[int, dict[int, int]] | None = None
         self.routing: Routing = Routing(timeline, None if known is None else known.routing)
 
-    def at_home_since(self, partition: int, keys: Sequence[bytes | str | None]) -> list[float]:
-        """For each key the offset from which on its records belong here, inf if they do not any more. None: 0."""
-        known = self._since.setdefault(partition, {None: 0})
-        since = list(map(known.get, keys))
-        if None in since:
-            if sum(map(len, self._since.values())) > _KEYS_KNOWN:
-                self._since = {partition: known}
-                known.clear()
-                known[None] = 0
-            for row, key in enumerate(keys):
-                if since[row] is None:
-                    data = key.encode() if isinstance(key, str) else key
-                    assert data is not None
-                    home, first, _ = self.routing.stays(self.routing.of(data))[-1]
-                    since[row] = known[key] = first if home == partition else inf
-        return cast("list[float]", since)
+    def at_home_since(self, partition: int) -> Mapping[int, int]:
+        """By slot of the keys that live in a partition, the offset from which on they do; 0 at -1, for no key at all."""
+        if self._since is None:
+            begins = {epoch.number: epoch.begins for epoch in self.timeline.epochs}
+            self._since = {}
+            for slot, route in enumerate(self.routing.all()):
+                since = begins[route.hint][route.home] if route.moves else 0
+                self._since.setdefault(route.home, {-1: 0})[slot] = since
+        return self._since.get(partition, {-1: 0})
 
 
 class ViewKeeper(threading.Thread):
@@ -131,9 +120,25 @@ class ViewKeeper(threading.Thread):
 
         Raises what the thread stopped with.
         """
+        return self._await(topic, since, timeout, lambda: False)
+
+    def await_epoch(self, topic: str, epoch: int, since: float, timeout: float) -> bool:
+        """Wait until this epoch is known, or a look that began at `since` or later has shown all there is.
+
+        A record's hint says that the epoch exists, and its control record comes as fast as the record did. A look takes
+        longer: the end of a control topic shows only when a fetch comes back empty. Returns and raises as `await_look`.
+        """
+
+        def known() -> bool:
+            timeline = self._timelines.get(topic)
+            return timeline is not None and timeline.newest.number >= epoch
+
+        return self._await(topic, since, timeout, known)
+
+    def _await(self, topic: str, since: float, timeout: float, enough: Callable[[], bool]) -> bool:
         deadline = clock.now() + timeout
         with self._wake:
-            while self._as_of.get(topic, float("-inf")) < since:
+            while self._as_of.get(topic, float("-inf")) < since and not enough():
                 if self.failure is not None:
                     raise self.failure
                 self._wanted[topic] = max(self._wanted.get(topic, since), since)
@@ -193,7 +198,8 @@ class ViewKeeper(threading.Thread):
         assert self._reader is not None
         self._reader.add([timeline_slot(topic) for topic in topics])
         pending = self._look is not None or self._due(topics)
-        for message in self._reader.poll(0.005 if pending else 0.05):
+        read = self._reader.poll(0.005 if pending else 0.05)
+        for message in read:
             topic = topic_of_key(message.key)
             if topic is None:
                 self._take_waiver(message)
@@ -206,6 +212,8 @@ class ViewKeeper(threading.Thread):
         if self._look is None and self._due(topics):
             self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
             self._look_topics = topics
+        if self._look is not None and not read:
+            self._reader.pass_markers(self._look)
         if self._look is not None and self._reader.reached(self._look):
             self._seen(self._look_topics, self._look.began)
             self._look = None
@@ -262,7 +270,9 @@ class ViewKeeper(threading.Thread):
         if known is not None and (known.topic_id == timeline.topic_id or topic in self._as_of):
             # Before the first look is read to its end, older records may be of a topic that was deleted since.
             known.check_successor(timeline)
-        self._timelines[topic] = timeline
+        with self._wake:
+            self._timelines[topic] = timeline
+            self._wake.notify_all()
         if known != timeline:
             self._changed(topic)
 

@@ -149,6 +149,16 @@ class ControlReader:
         """Whether everything below the look's ends has been returned by `poll`."""
         return all(self._next.get(slot, 0) >= end and slot not in self._past for slot, end in look.ends.items())
 
+    def pass_markers(self, look: Look) -> None:
+        """Take what is left below the look's ends for read, where that is transaction markers alone.
+
+        The reader's own fetch shows that only when it comes back empty, `fetch_wait_ms` after the last record.
+        """
+        for slot, end in look.ends.items():
+            at = self._next.get(slot, 0)
+            if at < end and slot not in self._past:
+                self._next[slot] = max(at, self._offsets.passed(slot, at) or 0)
+
     def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> list[ControlMessage]:
         """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
         deadline = clock.now() + timeout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 from confluent_kafka.admin import AdminClient
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
@@ -30,7 +30,13 @@ def read(consumer: OrderedConsumer, count: int, timeout: float = 30.0) -> list[M
     messages: list[Message] = []
     while len(messages) < count:
         assert time.monotonic() < deadline, f"{len(messages)} of {count}; gates: {consumer.gates()}"
-        messages.extend(consumer.consume(count - len(messages), 0.1))
+        for message in consumer.consume(count - len(messages), 0.1):
+            error = message.error()
+            if error is None:
+                messages.append(message)
+            else:
+                # A topic that was just made may not be in every broker's metadata yet: told as an event, like a record.
+                assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART, error
     return messages
 
 

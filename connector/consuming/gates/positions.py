@@ -14,11 +14,17 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
 from ....partitioner.gates.starts import Commit, epoch_of
+from ... import clock
 from ...config import connection_of
 from ...kafka_errors import translate
 from ...messages import Place
 
-_FIRST, _LAST, _GROWTH = 0.01, 0.25, 1.3
+# Seconds between two questions, at least and at most. In between: an eighth of the time for which nothing has moved, but
+# no less than a fiftieth of the whole wait. A commit is so noticed with little delay compared with what it took, at the
+# price of 31 requests in the first second where nothing moves, of 120 where each one finds progress, later of 10 a second.
+_SHORTEST, _LONGEST = 0.005, 0.1
+# An origin where nothing has moved for a minute is hardly being worked at.
+_STILL, _STILL_PAUSE = 60.0, 0.25
 
 
 class GroupPositions(threading.Thread):
@@ -41,7 +47,7 @@ class GroupPositions(threading.Thread):
         self._known: dict[Place, Commit] = {}
         self._highest: dict[Place, int] = {}
         self._answered: frozenset[Place] = frozenset()
-        self._pause = _FIRST
+        self._began = self._moved_at = 0.0
         self._stopping = False
         self.failure: KeyorderError | None = None
 
@@ -53,7 +59,7 @@ class GroupPositions(threading.Thread):
         with self._wake:
             self._watched = wanted
             self._answered &= wanted
-            self._pause = _FIRST
+            self._began = self._moved_at = clock.now()
             self._wake.notify_all()
 
     def asked(self, topic: str, partition: int) -> bool:
@@ -93,7 +99,8 @@ class GroupPositions(threading.Thread):
                 if not self._watched and not self._stopping:
                     self._wake.wait()
                 elif self._watched:
-                    self._wake.wait(self._pause)
+                    now = clock.now()
+                    self._wake.wait(pause_after(now - self._moved_at, now - self._began))
                 if self._stopping:
                     break
                 places = self._watched
@@ -108,7 +115,6 @@ class GroupPositions(threading.Thread):
             typed = translate(raised.args[0], "read the offsets of", f"group {self._group}", self._servers)
             if isinstance(typed, NotAuthorizedError):
                 self.failure = typed
-            self._pause = _LAST
             return
         known = dict(self._known)
         for answer in answers:
@@ -116,7 +122,15 @@ class GroupPositions(threading.Thread):
                 place = (answer.topic, answer.partition)
                 known[place] = Commit(answer.offset, epoch_of(answer.metadata))
                 self._highest[place] = max(self._highest.get(place, 0), answer.offset)
-        self._pause = min(self._pause * _GROWTH, _LAST) if known == self._known else _FIRST
+        if known != self._known:
+            self._moved_at = clock.now()
         self._known = known
         with self._wake:
             self._answered |= {(a.topic, a.partition) for a in answers if a.error is None} & self._watched
+
+
+def pause_after(quiet: float, waited: float) -> float:
+    """Seconds until the next question: `waited` seconds since the first one, nothing has moved for the last `quiet`."""
+    if quiet >= _STILL:
+        return _STILL_PAUSE
+    return min(max(quiet / 8, waited / 50, _SHORTEST), _LONGEST)

@@ -10,12 +10,13 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import ge
-from typing import Any, Protocol, cast
+from itertools import chain, groupby, repeat
+from math import inf
+from typing import Any, Protocol
 
-from confluent_kafka import Message
+from confluent_kafka import Message, murmur2
 
+from ....partitioner.hashing import key_bytes
 from ....partitioner.routing import HINT_HEADER, parse_hint
 from ...messages import Place, offset_of, place_of
 from ..view import View
@@ -89,32 +90,29 @@ class MessageParcel:
 
     def judge(self, view: View) -> Judged:
         """See Parcel."""
-        highest = hinted = -1
-        headers = list(map(Message.headers, self._messages))
-        if any(headers):
-            for row, own in enumerate(headers):
-                hint = hint_in(own) if own else None
-                if hint is not None:
-                    hinted = row if hinted < 0 else hinted
-                    highest = max(highest, hint)
-        return Judged(highest, hinted, self._strays(view) if view.managed else ())
+        headers: list[Any] = list(map(Message.headers, self._messages))
+        hint, hinted = hints_in(headers)
+        return Judged(hint, hinted, self._strays(view) if view.managed else ())
 
     def _strays(self, view: View) -> Sequence[int]:
-        partition = self.place[1]
+        partition, period = self.place[1], view.routing.period
         if len(view.timeline.epochs) == 1:
             return range(self.rows) if partition >= view.timeline.newest.count else ()
-        keys = list(map(Message.key, self._messages))
-        offsets = cast("list[int]", list(map(Message.offset, self._messages)))
-        since = view.at_home_since(partition, keys)
-        # The usual case, asked without a line of Python per record: all lie in the last stay of their keys.
-        if all(map(ge, offsets, since)):
+        keys: list[Any] = list(map(Message.key, self._messages))
+        try:
+            slots = list(map(murmur2, keys, repeat(period)))
+        except TypeError:
+            slots = [-1 if key is None else murmur2(key_bytes(key), period) for key in keys]
+        since = view.at_home_since(partition)
+        # The usual case, asked without a line of Python per record: the run lies in the last stay of all its keys.
+        distinct = set(slots)
+        if distinct <= since.keys() and max(map(since.__getitem__, distinct)) <= self.offset(0):
             return ()
+        offsets = map(offset_of, self._messages)
         return [
             row
-            for row, (key, offset, from_here) in enumerate(zip(keys, offsets, since, strict=True))
-            if key is not None
-            and offset < from_here
-            and view.routing.is_stray(key if isinstance(key, bytes) else key.encode(), partition, offset)
+            for row, (key, slot, offset) in enumerate(zip(keys, slots, offsets, strict=True))
+            if offset < since.get(slot, inf) and view.routing.is_stray(key_bytes(key), partition, offset)
         ]
 
     def message(self, row: int) -> Message:
@@ -224,3 +222,20 @@ def hint_in(headers: Iterable[Any]) -> int | None:
         if name == HINT_HEADER:
             return parse_hint(value)
     return None
+
+
+def hints_in(headers: Sequence[list[tuple[str, Any]] | None]) -> tuple[int, int]:
+    """(highest hint, first row that has one) of a run of records' headers, -1 where there is none.
+
+    Most often all hints of a run are the same header, or there is none: parsed once, and not record by record.
+    """
+    present = list(filter(None, headers))
+    values = {value for name, value in set(chain.from_iterable(present)) if name == HINT_HEADER}
+    parsed = {value: hint for value in values if (hint := parse_hint(value)) is not None}
+    if not parsed:
+        return -1, -1
+    if len(values) == 1 or max(map(len, present)) == 1:
+        hinted = next(row for row, own in enumerate(headers) if own and hint_in(own) is not None)
+        return max(parsed.values()), hinted
+    hints = [(hint, row) for row, own in enumerate(headers) if own and (hint := hint_in(own)) is not None]
+    return (max(hints)[0], hints[0][1]) if hints else (-1, -1)

@@ -74,6 +74,11 @@ class Intake:
             return False
         view = self._members.view(topic)
         judged = parcel.judge(view)
+        if judged.hint > view.timeline.newest.number and topic not in self._looked:
+            if not self._views.await_epoch(topic, judged.hint, self._fetched_at, _PATIENCE):
+                return False
+            view = self._members.view(topic)
+            judged = parcel.judge(view)
         if judged.strays or judged.hint > view.timeline.newest.number:
             if topic not in self._looked:
                 if not self._fresh(topic, self._fetched_at):
