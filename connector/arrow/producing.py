@@ -42,18 +42,26 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 class _Routes:
     """A routing as arrays over its slots.
 
-    groups: where a slot's rows go: 2 * p to partition p, 2 * p + 1 the same with a hint, the last one alone. hint: the
-    epoch in which a slot's keys came to their home, 0 if at the start.
+    groups: where a slot's rows go: to which partition, or the last group, alone. hint: the epoch in which a slot's keys
+    came to their home, 0 if at the start. hinted: the partitions to which keys with a hint go.
     """
 
     def __init__(self, routing: Routing, clears: bool) -> None:
         self.routing = routing
         routes = list(routing.all())
-        self.count = 2 * max(routing.timeline.highest_count, 1 + max(route.home for route in routes)) + 1
+        self.count = max(routing.timeline.highest_count, 1 + max(route.home for route in routes)) + 1
         self.hint = np.array([route.hint for route in routes], np.int64)
+        self.hinted = {route.home for route in routes if route.hint}
         alone = np.array([routing.may_wait(route) or (clears and route.hint > 0) for route in routes], np.bool_)
         home = np.array([route.home for route in routes], np.int32)
-        self.groups = np.where(alone, self.count - 1, 2 * home + (self.hint > 0)).astype(np.int32)
+        self.groups = np.where(alone, self.count - 1, home).astype(np.int32)
+
+    def hints(self, partition: int, hashes: Any) -> Any:
+        """The hint of each row that goes to a partition, 0 for none; None when no row has one."""
+        if partition not in self.hinted:
+            return None
+        hints = np.where(hashes >= 0, self.hint[hashes % self.routing.period], 0)
+        return hints if hints.any() else None
 
 
 class ColumnProducing:
@@ -156,7 +164,7 @@ class ColumnProducing:
         if sending.held_keys:
             held = [-1 if key is None else key_hash(key) for key in sending.held_keys]
             alone = np.isin(hashes[wanted], held)
-        unkeyed = 2 * producer._handover.place_unkeyed(topic, sending)
+        unkeyed = producer._handover.place_unkeyed(topic, sending)
         counts, order = np.zeros(routes.count, np.int64), np.empty(len(wanted), np.int64)
         places = np.empty(len(wanted), np.int64)
         group(hashes, wanted, alone, routes.groups, unkeyed, places, counts, order)
@@ -169,17 +177,15 @@ class ColumnProducing:
         """Rows `order`, group by group. Returns how many were taken; raises only when none was."""
         at = 0
         try:
-            for place in np.flatnonzero(counts).tolist():
-                index = order[at : at + int(counts[place])]
-                if place == routes.count - 1:
+            for p in np.flatnonzero(counts).tolist():
+                index = order[at : at + int(counts[p])]
+                if p == routes.count - 1:
                     for row in index.tolist():
                         if not self._producer._handover.take_row(topic, sending, *rows.row(row)):
                             return at
                         at += 1
                     continue
-                p = place // 2
-                hints = routes.hint[hashes[index] % routes.routing.period] if place % 2 else None
-                cohort = sending.cohort(p)
+                cohort, hints = sending.cohort(p), routes.hints(p, hashes[index])
                 n = self._sender.send(topic, rows, p, self._count_in(topic, sending, cohort), hints, index)
                 cohort.unresolved += n
                 at += n
