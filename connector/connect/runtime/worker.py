@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from .tasks.sink_task import WorkerSinkTask
 from .tasks.source_task import WorkerSourceTask
 from .tasks.task_base import State, StateListener, TaskId, TaskSpec, WorkerTask
 
+_MOST_AGAIN = 3
 _LOG = logging.getLogger("keyorder.connect.worker")
 
 
@@ -43,6 +45,7 @@ class Worker:
         self._tasks: dict[tuple[str, int], WorkerTask] = {}
         self._ended: set[TaskId] = set()
         self._told: set[TaskId] = set()
+        self._again: Counter[TaskId] = Counter()
 
     def follow(self, state: ClusterState, member: str) -> None:
         """Start, stop, pause and resume until what runs here is what the assignment says. Waits for nothing."""
@@ -58,6 +61,12 @@ class Worker:
             else:
                 task.wanted_paused = wanted[key] is Target.PAUSED
             if not task.is_alive() and task.ident is not None:
+                if task.displaced and mine.get(key) == task.spec.id and self._again[task.spec.id] < _MOST_AGAIN:
+                    # By a run that was ours no more: it had stood still, and joined before it heard of that.
+                    self._again[task.spec.id] += 1
+                    _LOG.warning("task %s was displaced by an older run, and begins again", task.where)
+                    del self._tasks[key]
+                    continue
                 self._ended.add(task.spec.id)
                 if mine.get(key) != task.spec.id:
                     del self._tasks[key]
@@ -66,6 +75,7 @@ class Worker:
                 self._start(number, state, wanted[key] is Target.PAUSED)
         self._let_go(state, member)
         self._ended = {done for done in self._ended if mine.get((done.connector, done.number)) == done}
+        self._again = Counter({n: c for n, c in self._again.items() if mine.get((n.connector, n.number)) == n})
 
     def _let_go(self, state: ClusterState, member: str) -> None:
         """Tell of runs that were taken away before they had begun here: somebody waits for their end."""
@@ -75,6 +85,11 @@ class Worker:
                 self._told.add(number)
                 self._listener(number, State.UNASSIGNED, None)
         self._told &= {TaskId(*key, slot.run) for key, slot in state.assignment.slots.items()}
+
+    @property
+    def displaced(self) -> bool:
+        """Whether a task has just ended because another process joined as its writer: whose is it now?"""
+        return any(task.displaced and task.spec.id not in self._ended for task in self._tasks.values())
 
     def stop(self, timeout: float) -> list[str]:
         """End all tasks gracefully, waiting up to `timeout` seconds. Returns the names of those that still run."""

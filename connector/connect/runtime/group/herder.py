@@ -163,6 +163,8 @@ class Herder(threading.Thread):
         while self.state.levels:
             self.loggers.set(*self.state.levels.pop(0))
         self.leader.turn()
+        if self.worker.displaced:
+            self.configs.read_to_end()
         self.worker.follow(self.state, self.membership.member)
         self._tell()
         self._serve(_TURN)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from .....partitioner.errors import IneligibleWriterError
 from ..metrics import TaskMetrics
 from .tolerance import Tolerance
 
@@ -58,7 +59,10 @@ StateListener = Callable[[TaskId, State, "str | None"], None]
 
 
 class WorkerTask(threading.Thread):
-    """Runs one task. `execute` does the work and returns when `stopping` is set; what it raises makes the task FAILED."""
+    """Runs one task. `execute` does the work and returns when `stopping` is set; what it raises makes the task FAILED.
+
+    displaced: another process has joined as the same writer, be it an older run that woke late.
+    """
 
     def __init__(self, spec: TaskSpec, listener: StateListener, redact: Callable[[str], str]) -> None:
         super().__init__(name=f"{spec.id.connector}-{spec.id.number}", daemon=True)
@@ -67,7 +71,7 @@ class WorkerTask(threading.Thread):
         self.wanted_paused = spec.paused
         self.metrics = TaskMetrics()
         self.tolerance = Tolerance.of(spec.parsed, self.stopping, self.metrics)
-        self.failed = False
+        self.failed = self.displaced = False
         self.topics: set[str] = set()
         self._told: State | None = None
 
@@ -83,6 +87,7 @@ class WorkerTask(threading.Thread):
             self.execute()
         except BaseException as error:
             self.failed = True
+            self.displaced = any(isinstance(e, IneligibleWriterError) for e in (error, error.__cause__))
             trace = self._redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
             _LOG.error("task %s failed: %s", self.where, self._redact(str(error)))
             self.tell(State.FAILED, trace)
