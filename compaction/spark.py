@@ -49,7 +49,7 @@ def compact(
 ) -> DataFrame:
     """The highest version of each key of a topic, as a DataFrame with the columns of the source.
 
-    Batch: one row per key. Streaming: a row whenever it supersedes what its key had, in output mode `update`; a late
+    Batch: one row per key. Streaming: a row whenever it supersedes what its key had, in output mode `append`; a late
     version is dropped, so the sink's last row of a key is its highest version. Write it wherever Spark writes:
     `.write.format("keyorder")` to a topic, `.write.parquet(...)`, `.writeStream...`.
 

@@ -39,7 +39,7 @@ class _Highest(StatefulProcessor):
 def superseding(rows: DataFrame, columns: StructType) -> DataFrame:
     """Of a stream with `key`, `row` (the columns to put out) and the four parts of a rank: the rows that supersede."""
     return rows.groupBy("key").transformWithState(
-        statefulProcessor=_Highest(), outputStructType=columns, outputMode="Update", timeMode="None"
+        statefulProcessor=_Highest(), outputStructType=columns, outputMode="Append", timeMode="None"
     )
 
 

@@ -16,6 +16,7 @@ from support.cluster import KafkaUnderTest
 
 
 @pytest.mark.kip("K280-08")
+@pytest.mark.timeout(1200)
 def test_a_delta_table_is_the_views_table(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """Written as a batch, and merged batch by batch by a stream, over a growth."""
     admin = TopicAdmin(kafka.client_config())
@@ -39,7 +40,7 @@ def test_a_delta_table_is_the_views_table(kafka: KafkaUnderTest, topic_name: str
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1100,
         check=False,
     )
 

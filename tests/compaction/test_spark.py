@@ -144,7 +144,7 @@ def test_a_stream_emits_what_supersedes(spark: SparkSession, tmp_path: Path) -> 
             spark.createDataFrame(part, KAFKA).coalesce(1).write.mode("append").parquet(str(source))
             query = (
                 compact(spark, source=stream, timeline=TIMELINE, strategy=strategy)
-                .writeStream.outputMode("update")
+                .writeStream.outputMode("append")
                 .foreachBatch(lambda frame, _: emitted.extend(frame.collect()))
                 .option("checkpointLocation", str(tmp_path / "checkpoint"))
                 .trigger(availableNow=True)
@@ -233,7 +233,7 @@ def test_from_topic_to_topic(spark: SparkSession, kafka: KafkaUnderTest, topic_n
             query = (
                 compact(spark, kafka.client_config(), topic_name, streaming=True)
                 .select("key", "value")
-                .writeStream.outputMode("update")
+                .writeStream.outputMode("append")
                 .format("keyorder")
                 .options(**sink, topic=f"{topic_name}-stream", checkpointLocation=str(tmp_path / "checkpoint"))
                 .trigger(availableNow=True)

@@ -50,9 +50,9 @@ def main(servers: str, topic: str, folder: Path) -> None:
         )
 
     query = (
-        compact(spark, config, topic, streaming=True, options={"maxOffsetsPerTrigger": "100"})
+        compact(spark, config, topic, streaming=True, options={"maxOffsetsPerTrigger": "200"})
         .select("key", "value")
-        .writeStream.outputMode("update")
+        .writeStream.outputMode("append")
         .foreachBatch(merge)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
