@@ -74,6 +74,7 @@ class GroupMembership(Membership, threading.Thread):
                 "partition.assignment.strategy": "range",
             }
         )
+        self._own = own
         self._admin = AdminClient(own)
         self._leads = False
         self._ending = threading.Event()
@@ -89,6 +90,8 @@ class GroupMembership(Membership, threading.Thread):
             found = self._admin.describe_consumer_groups([self._group], request_timeout=5)[self._group].result(6)
         except (KafkaException, FutureTimeout) as error:
             _LOG.warning("the group %s cannot be described: %s", self._group, error)
+            # The client goes on asking a coordinator that it knows, also when the group has another one since.
+            self._admin = AdminClient(self._own)
             return None
         if found.state != ConsumerGroupState.STABLE:
             return None
