@@ -196,7 +196,8 @@ class ReshardBacklog(Measure):
 
     def plot(self, result: Result, axes: Axes) -> None:
         """The median by the backlog; the band reaches up to p99. Shrinks: own and moved keys; growths: moved and absent ones."""
-        figure = axes.figure
+        figure = axes.get_figure(root=True)
+        assert figure is not None
         axes.remove()
         figure.set_size_inches(12, 4.5)
         figure.suptitle(f"{self.id}: {self.title}")
