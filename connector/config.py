@@ -108,7 +108,7 @@ def split(config: Mapping[str, Any], known: Mapping[str, object], what: str) -> 
 class ProducerSettings:
     """What an OrderedProducer adds to a Producer's settings. Durations in seconds.
 
-    writer_id: names this process in the in-sync writer set; by default a random one, or one by the transactional id.
+    writer_id: names this process in the in-sync writer set; a random one by default.
     adopt: bring a topic without a timeline under management on first use.
     allow_explicit_partition: let `partition=` pass; such records are outside every key's order.
     control_timeout: how long the first send to a topic may wait for the control topics.

@@ -27,9 +27,9 @@ def timeline_slot(topic: str) -> Slot:
     return CONTROL_TOPIC, murmur2(topic.encode(), PARTITIONS)
 
 
-def writer_slot(writer: str) -> Slot:
-    """Where the leases and READYs of `writer` are."""
-    return WRITERS_TOPIC, murmur2(writer.encode(), PARTITIONS)
+def writer_slot(writer: str, transactional_id: str | None = None) -> Slot:
+    """Where the leases and READYs of `writer` are: all that ever used one transactional id stand in one order."""
+    return WRITERS_TOPIC, murmur2((transactional_id or writer).encode(), PARTITIONS)
 
 
 def all_writer_slots() -> list[Slot]:

@@ -47,13 +47,6 @@ def control_producer(config: Mapping[str, Any]) -> Producer:
     return Producer({**connection_of(config), "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 10_000})
 
 
-def default_writer_id(config: Mapping[str, Any], settings: ProducerSettings) -> str:
-    """One process is one writer, but processes that follow each other under a transactional id are the same one."""
-    if settings.transactional_id:
-        return f"transactional-{settings.transactional_id}"
-    return f"{config.get('client.id', 'writer')}-{uuid.uuid4().hex[:12]}"
-
-
 class WriterSession(threading.Thread):
     """The background half of an OrderedProducer.
 
@@ -78,7 +71,7 @@ class WriterSession(threading.Thread):
         super().__init__(name="keyorder-writer", daemon=True)
         self.settings, self._lock, self._data, self._pump = settings, lock, data, pump
         self._servers = str(config.get("bootstrap.servers"))
-        self.writer_id = settings.writer_id or default_writer_id(config, settings)
+        self.writer_id = settings.writer_id or f"{config.get('client.id', 'writer')}-{uuid.uuid4().hex[:12]}"
         self.lease = LeaseKeeper(
             self.writer_id, settings.terms, settings.transactional_id, settings.transaction_timeout_ms
         )
@@ -102,7 +95,7 @@ class WriterSession(threading.Thread):
         self._looked_for: tuple[str, frozenset[str]] | None = None
         self._roll_called: dict[str, int] = {}
         self._stopping = threading.Event()
-        self._slot = writer_slot(self.writer_id)
+        self._slot = writer_slot(self.writer_id, settings.transactional_id)
         self._lease_prefix = b":" + self.writer_id.encode()
 
     def admit(self, topic: str) -> TopicSending[Any]:
@@ -219,7 +212,7 @@ class WriterSession(threading.Thread):
             self._parked[topic] = message  # somebody else's, and not looked into; it may be wanted later
             return
         record = message.record
-        if isinstance(record, Lease) and record.writer == self.writer_id:
+        if isinstance(record, Lease) and record.identity == (self.writer_id, self.settings.transactional_id):
             self.lease.read(record, message.offset, clock.now())
             if self.lease.standing is Standing.SUPERSEDED:
                 raise IneligibleWriterError(self.writer_id, "a newer process joined under this id")

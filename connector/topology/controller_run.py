@@ -267,7 +267,7 @@ class ControllerRun:
         )
         if self._plain is None:
             self._plain = Producer({**connection_of(self._config), "enable.idempotence": True, "linger.ms": 0})
-        topic, partition = writer_slot(lease.writer)
+        topic, partition = writer_slot(lease.writer, lease.transactional_id)
         self._plain.produce(topic, encode_lease(gone), lease_key(lease.writer, nonce), partition)
         if self._plain.flush(10):
             raise UnknownResultError(f"EXPEL of writer {lease.writer!r} was not acknowledged ({WRITERS_TOPIC})")

@@ -15,7 +15,7 @@ from ...partitioner.writers.forgetting import Forgetting
 from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
-from ..control.control_topics import all_writer_slots, existing, writer_slot
+from ..control.control_topics import all_writer_slots, existing
 from ..kafka_errors import translate
 
 _MOST_AT_ONCE = 1_000
@@ -73,10 +73,14 @@ class ForgetJob:
             return  # whom it concerns stops because of it; it stays for them
         if isinstance(record, Lease | Ready) or message.value is None:
             self._writers.take(
-                message.key, record if isinstance(record, Lease | Ready) else None, message.offset, clock.now()
+                message.key,
+                record if isinstance(record, Lease | Ready) else None,
+                message.slot[1],
+                message.offset,
+                clock.now(),
             )
 
-    def _erase(self, keys: list[tuple[str, bytes]]) -> None:
+    def _erase(self, keys: list[tuple[int, bytes]]) -> None:
         if self._producer is None:
             self._producer = Producer(
                 {**connection_of(self._config), "enable.idempotence": True, "message.timeout.ms": 10_000}
@@ -87,10 +91,9 @@ class ForgetJob:
             if error is not None:
                 failures.append(error)
 
-        for writer, key in keys:
-            topic, partition = writer_slot(writer)
+        for partition, key in keys:
             try:
-                self._producer.produce(topic, None, key, partition, on_delivery=done)
+                self._producer.produce(WRITERS_TOPIC, None, key, partition, on_delivery=done)
             except KafkaException as raised:
                 failures.append(raised.args[0])
                 break

@@ -90,6 +90,11 @@ class Lease:
     transaction_timeout_ms: int = 0
     proven: bool = False
 
+    @property
+    def identity(self) -> tuple[str, str | None]:
+        """Whose lease it is: of two joins of one identity the later one stands."""
+        return self.writer, self.transactional_id
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:

@@ -21,6 +21,7 @@ class _Join:
     """One join of one writer: its last lease record, and its READYs. since: when the last of these was read."""
 
     since: float
+    partition: int
     writer: str
     lease_key: bytes | None = None
     lease: Lease | None = None
@@ -42,12 +43,12 @@ class Forgetting:
     def __len__(self) -> int:
         return len(self._joins)
 
-    def take(self, key: bytes, record: Lease | Ready | None, offset: int, now: float) -> None:
-        """One record was read at `now`, seconds of the reader's clock; None is a tombstone."""
+    def take(self, key: bytes, record: Lease | Ready | None, partition: int, offset: int, now: float) -> None:
+        """One record was read there at `now`, seconds of the reader's clock; None is a tombstone."""
         if record is None:
             self._drop(key)
             return
-        join = self._joins.setdefault(record.nonce, _Join(now, record.writer))
+        join = self._joins.setdefault(record.nonce, _Join(now, partition, record.writer))
         join.since = now
         self._nonce_of[key] = record.nonce
         if isinstance(record, Ready):
@@ -59,23 +60,24 @@ class Forgetting:
         elif join.incarnation < 0:
             join.incarnation = offset  # of the JOIN, where it was read first
 
-    def due(self, now: float) -> Iterator[tuple[str, bytes]]:
-        """(writer, key) of every record that may be erased, a join's READYs before its lease.
+    def due(self, now: float) -> Iterator[tuple[int, bytes]]:
+        """(partition, key) of every record that may be erased, a join's READYs before its lease.
 
-        The joins of one writer go oldest first: an older one must not seem to be the newest.
+        The joins of one writer, or under one transactional id, go oldest first: an older one must not seem the newest.
         """
-        by_writer: dict[str, list[_Join]] = {}
+        by_name: dict[tuple[int, str], list[_Join]] = {}
         for join in self._joins.values():
-            by_writer.setdefault(join.writer, []).append(join)
-        for writer, joins in by_writer.items():
+            name = join.lease.transactional_id if join.lease is not None else None
+            by_name.setdefault((join.partition, name or join.writer), []).append(join)
+        for (partition, _), joins in by_name.items():
             joins.sort(key=lambda join: join.incarnation)
             for number, join in enumerate(joins):
                 if not self._forgettable(join, joins[number + 1 :], now):
                     break
                 for key in sorted(join.readies):
-                    yield writer, key
+                    yield partition, key
                 if join.lease_key is not None:
-                    yield writer, join.lease_key
+                    yield partition, join.lease_key
 
     def _forgettable(self, join: _Join, later: list[_Join], now: float) -> bool:
         lease = join.lease

@@ -35,8 +35,8 @@ class WriterSet:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._gone: set[str] = set()
-        self._joins: dict[str, dict[str, int]] = {}
-        self._proven: dict[tuple[str, str], int] = {}
+        self._joins: dict[tuple[str, str | None], dict[str, int]] = {}
+        self._proven: dict[str, int] = {}
         self.ineligible = 0
 
     def apply(self, record: Lease | Ready, offset: int, now: float) -> None:
@@ -55,8 +55,8 @@ class WriterSet:
 
     def _apply_lease(self, lease: Lease, offset: int, now: float) -> None:
         if lease.proven and lease.transactional_id and lease.incarnation is not None:
-            holder = (lease.writer, lease.transactional_id)
-            self._proven[holder] = max(self._proven.get(holder, -1), lease.incarnation)
+            known = self._proven.get(lease.transactional_id, -1)
+            self._proven[lease.transactional_id] = max(known, lease.incarnation)
         if lease.state in (LeaseState.LEFT, LeaseState.EXPELLED):
             self._members.pop(lease.nonce, None)
             self._gone.add(lease.nonce)
@@ -81,11 +81,11 @@ class WriterSet:
         self._note_join(lease, self._members[lease.nonce].incarnation)
 
     def _note_join(self, lease: Lease, incarnation: int) -> None:
-        self._joins.setdefault(lease.writer, {})[lease.nonce] = incarnation
+        self._joins.setdefault(lease.identity, {})[lease.nonce] = incarnation
 
     def _superseded(self, member: Member) -> bool:
         # By the newest join ever seen: that it left since does not make an older one eligible again.
-        return max(self._joins[member.lease.writer].values()) > member.incarnation
+        return max(self._joins[member.lease.identity].values()) > member.incarnation
 
     def live(self, topic: str) -> Iterator[Member]:
         """The members that may write to `topic`, superseded joins included until their own lease is over."""
@@ -96,15 +96,16 @@ class WriterSet:
         return self._members.get(nonce)
 
     def is_fenced(self, nonce: str) -> bool:
-        """Whether a later join of the same writer has proven that it holds the member's transactional id.
+        """Whether a later join under the same transactional id has proven that it holds it.
 
         A writer joins after `init_transactions()`. So this one took the id before it joined, the other wrote under it
-        after it had joined, and that was later: whatever this one still sends is rejected by the broker.
+        after it had joined, and that was later (all joins under one id stand in one partition): whatever this one still
+        sends is rejected by the broker.
         """
         member = self._members.get(nonce)
         if member is None or not member.lease.transactional_id:
             return False
-        return self._proven.get((member.lease.writer, member.lease.transactional_id), -1) > member.incarnation
+        return self._proven.get(member.lease.transactional_id, -1) > member.incarnation
 
     def is_ready(self, nonce: str, topic: str, epoch: int) -> bool:
         """Whether that join is READY for this attempt, or gone: a writer leaves with nothing in flight."""

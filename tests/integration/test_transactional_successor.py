@@ -14,13 +14,13 @@ QUICK = {"keyorder.view.age.ms": "400"}
 
 def left_by_a_dead_process(kafka: KafkaUnderTest, topic: str, transactional_id: str) -> None:
     """The lease that a process leaves behind which is killed after it took the id, joined and wrote."""
-    writer = f"transactional-{transactional_id}"
+    writer = f"dead-{topic}"
     config = {**kafka.client_config(), "transactional.id": transactional_id}
     with Producer(config) as taken:
         taken.init_transactions(20)
     lease = Lease(writer, f"dead-{topic}", LeaseState.JOIN, None, 1_000, 1, (topic,), transactional_id, 60_000)
     with Producer(kafka.client_config()) as producer:
-        slot, partition = writer_slot(writer)
+        slot, partition = writer_slot(writer, transactional_id)
         producer.produce(slot, encode_lease(lease), lease_key(writer, lease.nonce), partition)
         assert producer.flush(20) == 0
 

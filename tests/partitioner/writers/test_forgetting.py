@@ -23,7 +23,7 @@ def take(writers: Forgetting, record: Lease | Ready, offset: int, now: float) ->
         key = lease_key(record.writer, record.nonce)
     else:
         key = ready_key(record.topic, record.writer, record.nonce)
-    writers.take(key, record, offset, now)
+    writers.take(key, record, 3, offset, now)
     return key
 
 
@@ -41,7 +41,7 @@ def test_who_left_goes_with_its_readies_once_it_was_quiet_for_long() -> None:
     assert due(writers, QUIET) == []
     assert due(writers, QUIET + 2) == [ready, key]
     for erased in (ready, key):
-        writers.take(erased, None, 9, QUIET + 3)
+        writers.take(erased, None, 3, 9, QUIET + 3)
     assert len(writers) == 0
 
 
@@ -82,7 +82,7 @@ def test_the_joins_of_one_writer_go_oldest_first() -> None:
     """An older one that may not go keeps the newer ones, which show that it is superseded."""
     writers = Forgetting(QUIET)
     take(writers, lease("old", transactional_id="x"), 0, 0)
-    take(writers, lease("new", LEFT, 5), 6, 0)
+    take(writers, lease("new", LEFT, 5, transactional_id="x"), 6, 0)
 
     assert due(writers, 2 * QUIET) == []
 
@@ -106,7 +106,7 @@ def test_nothing_that_changed_lately_goes_and_in_the_end_all_does(steps: list[tu
         early = {key for key in due(writers, now) if now - last[key.split(b":")[-2].decode()] < QUIET}
         assert early == set()
         if what == "tombstone":
-            writers.take(lease_key("w", nonce), None, offset, now)
+            writers.take(lease_key("w", nonce), None, 3, offset, now)
             present.discard(lease_key("w", nonce))
             continue
         record = Ready("t", "w", nonce, 1) if what == "ready" else lease(nonce, what, None if what is JOIN else 0)  # type: ignore[arg-type]
