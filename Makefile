@@ -5,14 +5,15 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
-# Broker tests mostly wait, so one process more than the cores of a small machine; JOBS=0 runs them one by one.
-JOBS   ?= 3
-PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) --dist loadfile --no-loadscope-reorder)
+# Broker tests mostly wait, so several processes share a core; JOBS=0 runs them one by one.
+JOBS   ?= 5
+DEALT  := --dist loadfile --no-loadscope-reorder
+PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) $(DEALT))
 CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integration/test_growth.py \
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories matrix check format docs bench clean
+.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories matrix lint check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -72,11 +73,13 @@ compaction-histories: $(STAMP)  ## 100 random histories of compaction by version
 connect-chaos: $(STAMP)  ## three Connect workers: ten kills, standstills, brokers of three, while the topic grows and shrinks; SEED=n
 	@KEYORDER_CONNECT_KILLS=10 $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/integration/test_connect_chaos.py -s
 
-check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
+lint: $(STAMP)  ## format, lint, types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@mkdir -p $(TYPES) && ln -sfn ../.. $(TYPES)/keyorder
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
-	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker" --ignore=tests/model --ignore=tests/simulation $(PARALLEL)  # these: make test
+
+check: lint  ## format, lint, types, pure tests, architecture; no broker, under a minute
+	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker" --ignore=tests/model --ignore=tests/simulation -n auto $(DEALT)  # these: make test
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
 	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800

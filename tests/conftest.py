@@ -82,7 +82,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             reason = bound.args[0] if bound.args else "looks at the broker's process"
             item.add_marker(pytest.mark.skip(reason=f"not on containers: {reason}"))
     # A file is one unit of work: begun last, a slow one would keep one process busy while the others have nothing left.
-    items.sort(key=lambda item: not SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())))
+    items.sort(key=_cost, reverse=True)
+
+
+def _cost(item: pytest.Item) -> int:
+    used = getattr(item, "fixturenames", ())
+    return 2 * bool(SLOW_FIXTURES.intersection(used)) + bool(SERVICE_FIXTURES.intersection(used))
 
 
 @pytest.fixture(scope="session")

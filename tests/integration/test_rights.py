@@ -82,6 +82,7 @@ class Stage:
             producer.init_transactions(20)
             producer.begin_transaction()
             producer.produce(self.topic, b"v", b"k")
+            producer.flush(20)  # a refusal that comes while offsets are sent shows as a wrong state
             offsets = [TopicPartition(self.topic, 0, 0)]
             producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 20)
             producer.commit_transaction(20)
