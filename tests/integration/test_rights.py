@@ -81,8 +81,11 @@ class Stage:
         with OrderedProducer(config) as producer:
             producer.init_transactions(20)
             producer.begin_transaction()
-            producer.produce(self.topic, b"v", b"k")
-            producer.flush(20)  # a refusal that comes while offsets are sent shows as a wrong state
+            refused: list[Any] = []
+            producer.produce(self.topic, b"v", b"k", on_delivery=lambda error, _: refused.append(error))
+            producer.flush(20)
+            if refused[0] is not None:  # later calls may say no more than that the transaction is in a wrong state
+                raise KafkaException(refused[0])
             offsets = [TopicPartition(self.topic, 0, 0)]
             producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 20)
             producer.commit_transaction(20)

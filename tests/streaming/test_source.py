@@ -168,13 +168,20 @@ def test_progress_tells_of_lag_and_gates_and_shows_no_secret(
     writer.send(100)
     writer.finish()
     told: list[tuple[Any, ...]] = []
-    listener = GateListener(lambda *facts: told.append(facts), after=0.0)
+    heard = threading.Event()
+
+    def hear(*facts: Any) -> None:
+        told.append(facts)
+        heard.set()
+
+    listener = GateListener(hear, after=0.0)
     source.streams.addListener(listener)
     options = {"subscribe": topic_name, "startingOffsets": "earliest", "kafka.ssl.key.password": "hunter2"}
     frame = reading(source, kafka, "keyorder", options, stream=True)
     query = frame.writeStream.format("noop").queryName("told").option("checkpointLocation", str(tmp_path))
     query = query.trigger(availableNow=True).start()
     assert query.awaitTermination(90)
+    assert heard.wait(60)  # Spark tells its listeners in its own time
     source.streams.removeListener(listener)
     waiting = [each for progress in query.recentProgress for each in waiting_of(progress)]
     plan = frame._jdf.queryExecution().toString() + query._jsq.toString()
