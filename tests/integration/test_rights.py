@@ -19,6 +19,8 @@ CLIENTS_OWN = {
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+#: What the end of a transaction says where a record in it was refused: which of them depends on what the client learns first.
+OF_A_REFUSED_TRANSACTION = {KafkaError._STATE, KafkaError.INVALID_TXN_STATE}
 RIGHTS = rights()
 ROLES = list(dict.fromkeys(right.role for right in RIGHTS))
 
@@ -135,7 +137,8 @@ def test_a_missing_right_is_named_and_nothing_is_half_done(
     assert SECRET not in str(error)
     if isinstance(error, KafkaException):
         assert right.role in ("consumer", "transactional producer")
-        assert error.args[0].code() in CLIENTS_OWN
+        broken = OF_A_REFUSED_TRANSACTION if str(right) == "transactional producer: Write on topic TOPIC" else set()
+        assert error.args[0].code() in CLIENTS_OWN | broken
     else:
         named = topic_name if right.resource == "cluster" else right.on(stage.names)
         assert named in str(error)
