@@ -60,25 +60,18 @@ def boolean(config: Mapping[str, Any], name: str, default: bool) -> bool:
 
 def milliseconds(config: Mapping[str, Any], name: str, default: int) -> float:
     """A duration setting in milliseconds, returned in seconds."""
+    return _positive(config, name, default, " of milliseconds") / 1000
+
+
+def _positive(config: Mapping[str, Any], name: str, default: int, of: str = "") -> int:
+    """A whole number above 0. of: what it counts, for the error."""
     value = config.get(name, default)
     try:
         number = int(value)
     except (TypeError, ValueError):
         number = 0
     if number <= 0:
-        raise ConfigError(name, f"{value!r} is not a positive number of milliseconds", f"the default is {default}")
-    return number / 1000
-
-
-def _positive(config: Mapping[str, Any], name: str, default: int) -> int:
-    """A whole number above 0."""
-    value = config.get(name, default)
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if number <= 0:
-        raise ConfigError(name, f"{value!r} is not a positive number", f"the default is {default}")
+        raise ConfigError(name, f"{value!r} is not a positive number{of}", f"the default is {default}")
     return number
 
 
