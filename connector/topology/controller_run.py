@@ -26,7 +26,6 @@ from ...partitioner.records.control_records import (
     TIMELINE,
     WRITERS_TOPIC,
     Lease,
-    LeaseState,
     Ready,
     encode_lease,
     lease_key,
@@ -253,22 +252,10 @@ class ControllerRun:
             with translated("fence", f"transactional id {lease.transactional_id}", self._bootstrap):
                 fence.init_transactions(15)
             fence.close()
-        gone = Lease(
-            lease.writer,
-            nonce,
-            LeaseState.EXPELLED,
-            member.incarnation,
-            lease.lease_ms,
-            lease.sequence + 1,
-            lease.topics,
-            lease.transactional_id,
-            lease.transaction_timeout_ms,
-            lease.proven,
-        )
         if self._plain is None:
             self._plain = Producer({**connection_of(self._config), "enable.idempotence": True, "linger.ms": 0})
         topic, partition = writer_slot(lease.writer, lease.transactional_id)
-        self._plain.produce(topic, encode_lease(gone), lease_key(lease.writer, nonce), partition)
+        self._plain.produce(topic, encode_lease(member.expelled()), lease_key(lease.writer, nonce), partition)
         if self._plain.flush(10):
             raise UnknownResultError(f"EXPEL of writer {lease.writer!r} was not acknowledged ({WRITERS_TOPIC})")
         self._log.note(f"expelled {lease.writer}")

@@ -9,7 +9,7 @@ count, so the reader never believes a lease over that the writer still holds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..records.control_records import Lease, LeaseState, Ready
 
@@ -27,6 +27,12 @@ class Member:
     def ends_at(self) -> float:
         """When the lease is over for this reader: counted from its reading, so never too early."""
         return self.renewed_at + self.lease.lease_ms / 1000
+
+    def expelled(self) -> Lease:
+        """The record that ends this join from outside."""
+        return replace(
+            self.lease, state=LeaseState.EXPELLED, incarnation=self.incarnation, sequence=self.lease.sequence + 1
+        )
 
 
 class WriterSet:

@@ -10,7 +10,6 @@ from keyorder.partitioner.changes import events
 from keyorder.partitioner.changes.change import ChangeMachine
 from keyorder.partitioner.changes.terms import ChangeTerms
 from keyorder.partitioner.errors import ControllerFencedError, KeyorderError
-from keyorder.partitioner.records.control_records import Lease, LeaseState
 from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.members import WriterSet
 from simulation.cluster import Cluster, Connection, Cursor
@@ -167,19 +166,9 @@ class Controller(Process):
         member = self.writers.get(nonce)
         if member is None:
             return
-        lease = member.lease
         self._busy = True
-        gone = Lease(
-            lease.writer,
-            nonce,
-            LeaseState.EXPELLED,
-            member.incarnation,
-            lease.lease_ms,
-            lease.sequence + 1,
-            lease.topics,
-        )
         self.world.faults["writer expelled"] = self.world.faults.get("writer expelled", 0) + 1
-        self._plain.send(gone, self._expelled)
+        self._plain.send(member.expelled(), self._expelled)
 
     def _expelled(self, offset: int | None) -> None:
         self._busy = False
