@@ -13,9 +13,10 @@ from ....partitioner.errors import ConfigError
 from ..config.providers import Resolver
 from .clients import worker_connection
 from .group.herder import Herder
-from .group.membership import Alone, GroupMembership, Membership
+from .group.membership import Alone, GroupMembership
+from .group.place import WorkerPlace
 from .group.state import ClusterState
-from .group.stores import LedLog, Log, MemoryLog, Statuses, TopicLog
+from .group.stores import LedLog, MemoryLog, Statuses, TopicLog
 from .offsets import FileOffsetStore, KafkaOffsetStore, OffsetStore
 from .operations.operations import Operations
 from .plugins import Plugins
@@ -62,7 +63,8 @@ def standalone(parts: Parts, url: str) -> Operations:
     worker_id = _worker_id(url)
     configs, statuses = MemoryLog(state.apply), MemoryLog(known.apply)
     parking = parsed["parking.storage.topic"] or "connect-parked"
-    return _operations(parts, url, worker_id, state, configs, known, statuses, Alone(worker_id), offsets, None, parking)
+    place = WorkerPlace(worker_id, url, parts.settings, parsed, state, configs, known, statuses, Alone(worker_id))
+    return _operations(parts, place, offsets, None, parking)
 
 
 def distributed(parts: Parts, url: str) -> Operations:
@@ -101,41 +103,19 @@ def distributed(parts: Parts, url: str) -> Operations:
         parsed["heartbeat.interval.ms"],
     )
     parking = parsed["parking.storage.topic"] or f"{group}-parked"
-    return _operations(
-        parts,
-        url,
-        worker_id,
-        state,
-        configs,
-        known,
-        statuses,
-        membership,
-        offsets,
-        parsed["offset.storage.topic"],
-        parking,
-    )
+    place = WorkerPlace(worker_id, url, parts.settings, parsed, state, configs, known, statuses, membership)
+    return _operations(parts, place, offsets, parsed["offset.storage.topic"], parking)
 
 
 def _operations(
-    parts: Parts,
-    url: str,
-    worker_id: str,
-    state: ClusterState,
-    configs: Log,
-    known: Statuses,
-    statuses: Log,
-    membership: Membership,
-    offsets: OffsetStore,
-    offsets_topic: str | None,
-    parking: str,
+    parts: Parts, place: WorkerPlace, offsets: OffsetStore, offsets_topic: str | None, parking: str
 ) -> Operations:
     def make(listener: Listener) -> Worker:
         return Worker(
             parts.settings, parts.parsed, parts.plugins, parts.resolver, offsets, offsets_topic, parking, listener
         )
 
-    herder = Herder(worker_id, url, parts.settings, parts.parsed, state, configs, known, statuses, membership, make)
-    return Operations(herder)
+    return Operations(Herder(place, make))
 
 
 def _worker_id(url: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .....partitioner.errors import KeyorderError, PeerError
 from ...api.errors import NotFoundError, RebalanceInProgressError
@@ -16,9 +16,9 @@ from ..loggers import Loggers
 from ..tasks.task_base import State, TaskId
 from ..worker import Worker
 from .leader import Leader
-from .membership import Membership
-from .state import ClusterState, Target
-from .stores import FencedError, Log, Status, Statuses, task_status, topic_status
+from .place import WorkerPlace
+from .state import Target
+from .stores import FencedError, Status, task_status, topic_status
 
 T = TypeVar("T")
 _LOG = logging.getLogger("keyorder.connect.herder")
@@ -34,33 +34,18 @@ class NotLeaderError(RebalanceInProgressError):
 
 
 class Herder(threading.Thread):
-    """One worker's part in its group; a standalone worker is a group of its own.
-
-    configs, statuses: the logs, made with `state.apply` and `known.apply` as their folds.
-    """
+    """One worker's part in its group; a standalone worker is a group of its own."""
 
     def __init__(
-        self,
-        worker_id: str,
-        url: str,
-        settings: Mapping[str, str],
-        parsed: Mapping[str, Any],
-        state: ClusterState,
-        configs: Log,
-        known: Statuses,
-        statuses: Log,
-        membership: Membership,
-        make_worker: Callable[[Callable[[TaskId, State, str | None], None]], Worker],
+        self, place: WorkerPlace, make_worker: Callable[[Callable[[TaskId, State, str | None], None]], Worker]
     ) -> None:
         super().__init__(name="connect-herder", daemon=True)
-        self.worker_id, self.url, self.settings, self.parsed = worker_id, url, settings, parsed
-        self.state, self.configs, self.known, self.statuses = state, configs, known, statuses
-        self.membership, self.loggers = membership, Loggers()
+        self.worker_id, self.settings, self.parsed = place.worker_id, place.settings, place.parsed
+        self.state, self.configs, self.known, self.statuses = place.state, place.configs, place.known, place.statuses
+        self.membership, self.loggers = place.membership, Loggers()
         self._requests: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self.worker = make_worker(self._task_state)
-        self.leader = Leader(
-            worker_id, url, settings, parsed, state, configs, known, statuses, membership, self.worker, self.wake
-        )
+        self.leader = Leader(place, self.worker, self.wake)
         self._reports: queue.Queue[tuple[TaskId, State, str | None]] = queue.Queue()
         self._topics_told: dict[str, set[str]] = {}
         self._ending = threading.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
@@ -15,10 +14,10 @@ from ...api.errors import RebalanceInProgressError
 from ..clients import transactional_id, worker_connection
 from ..worker import Worker, exactly_once
 from .connectors import Connectors
-from .membership import Membership
+from .place import WorkerPlace
 from .planning import plan
-from .state import Assignment, ClusterState, Slot, digest, encode_assignment
-from .stores import Log, Statuses, connector_status, task_status
+from .state import Assignment, Slot, digest, encode_assignment
+from .stores import connector_status, task_status
 
 _LOG = logging.getLogger("keyorder.connect.herder")
 _LOOK = 0.5
@@ -31,24 +30,13 @@ class Leader:
     wake: called when a connector wants another turn.
     """
 
-    def __init__(
-        self,
-        worker_id: str,
-        url: str,
-        settings: Mapping[str, str],
-        parsed: Mapping[str, Any],
-        state: ClusterState,
-        configs: Log,
-        known: Statuses,
-        statuses: Log,
-        membership: Membership,
-        worker: Worker,
-        wake: Callable[[], None],
-    ) -> None:
-        self._worker_id, self._url, self._settings, self._parsed = worker_id, url, settings, parsed
-        self._state, self._configs, self._known, self._statuses = state, configs, known, statuses
-        self._membership, self._worker = membership, worker
-        self.connectors = Connectors(worker.plugins, worker.resolver, worker_id, wake)
+    def __init__(self, place: WorkerPlace, worker: Worker, wake: Callable[[], None]) -> None:
+        self._worker_id, self._url = place.worker_id, place.url
+        self._settings, self._parsed = place.settings, place.parsed
+        self._state, self._configs = place.state, place.configs
+        self._known, self._statuses = place.known, place.statuses
+        self._membership, self._worker = place.membership, worker
+        self.connectors = Connectors(worker.plugins, worker.resolver, place.worker_id, wake)
         self.leading = False
         self._lead_again_at = 0.0
         self._next_look = 0.0
