@@ -6,7 +6,6 @@ while it is younger than the timeline's `view_age_s` at the moment they were fet
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot
 from ..kafka_errors import translate, translated
+from .background import BackgroundThread
 
 
 class View:
@@ -52,14 +52,14 @@ class View:
         return self._since.get(partition, {-1: 0})
 
 
-class ViewKeeper(threading.Thread):
+class ViewKeeper(BackgroundThread):
     """Follows the timelines of the topics that a consumer reads.
 
     changed: called on this thread after a timeline changed, with the topic.
     """
 
     def __init__(self, config: Mapping[str, Any], group: str, changed: Callable[[str], None]) -> None:
-        super().__init__(name="keyorder-view", daemon=True)
+        super().__init__("keyorder-view")
         self._config, self._group, self._changed = dict(config), group, changed
         self._servers = str(config.get("bootstrap.servers"))
         self._timelines: dict[str, Timeline] = {}
@@ -70,8 +70,6 @@ class ViewKeeper(threading.Thread):
         self._waivers: dict[str, dict[tuple[int, int], str]] = {}
         self._as_of: dict[str, float] = {}
         self._wanted: dict[str, float] = {}
-        self._wake = threading.Condition()
-        self._stopping = False
         self._reader: ControlReader | None = None
         self._look: Look | None = None
         self._look_topics: frozenset[str] = frozenset()
@@ -154,14 +152,6 @@ class ViewKeeper(threading.Thread):
             self._config |= {"sasl.username": username, "sasl.password": password}
         if self._reader is not None:
             self._reader.set_sasl_credentials(username, password)
-
-    def stop(self) -> None:
-        """End the thread."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify_all()
-        if self.is_alive():
-            self.join(10)
 
     def run(self) -> None:
         """The thread."""

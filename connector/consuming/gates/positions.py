@@ -6,7 +6,6 @@ answer for all, and what it gets instead is the last offset that was really comm
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from ... import clock
 from ...config import connection_of
 from ...kafka_errors import translate
 from ...messages import Place
+from ..background import BackgroundThread
 
 # Seconds between two questions, at least and at most. In between: an eighth of the time for which nothing has moved, but
 # no less than a fiftieth of the whole wait. A commit is so noticed with little delay compared with what it took, at the
@@ -27,11 +27,11 @@ _SHORTEST, _LONGEST = 0.005, 0.1
 _STILL, _STILL_PAUSE = 60.0, 0.25
 
 
-class GroupPositions(threading.Thread):
+class GroupPositions(BackgroundThread):
     """Asks for the committed offsets of the places that somebody waits for, often at first, then less often."""
 
     def __init__(self, config: Mapping[str, Any], group: str) -> None:
-        super().__init__(name="keyorder-positions", daemon=True)
+        super().__init__("keyorder-positions")
         self._servers = str(config.get("bootstrap.servers"))
         self._group = group
         self._client = Consumer(
@@ -42,13 +42,11 @@ class GroupPositions(threading.Thread):
                 "isolation.level": "read_uncommitted",
             }
         )
-        self._wake = threading.Condition()
         self._watched: frozenset[Place] = frozenset()
         self._known: dict[Place, Commit] = {}
         self._highest: dict[Place, int] = {}
         self._answered: frozenset[Place] = frozenset()
         self._began = self._moved_at = 0.0
-        self._stopping = False
         self.failure: KeyorderError | None = None
 
     def watch(self, places: Iterable[Place]) -> None:
@@ -83,14 +81,6 @@ class GroupPositions(threading.Thread):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from now on."""
         self._client.set_sasl_credentials(username, password)
-
-    def stop(self) -> None:
-        """End the thread."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify_all()
-        if self.is_alive():
-            self.join(10)
 
     def run(self) -> None:
         """The thread."""

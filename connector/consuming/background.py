@@ -1,0 +1,22 @@
+"""A thread of a consumer's that sleeps until it is woken."""
+
+from __future__ import annotations
+
+import threading
+
+
+class BackgroundThread(threading.Thread):
+    """Waits on `_wake` in `run`, and ends once `_stopping` is set."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._wake = threading.Condition()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self.is_alive():
+            self.join(10)
