@@ -13,6 +13,8 @@ from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
 QUICK = {"keyorder.view.age.ms": "400", "min.insync.replicas": "2"}
+# A busy machine may take longer to elect leaders than records live by default; what times out is another test's business.
+PATIENT = {"delivery.timeout.ms": 90_000, "keyorder.lease.ms": 120_000}
 
 
 def await_full_isr(kafka: KafkaUnderTest) -> None:
@@ -41,8 +43,8 @@ def test_growth_while_brokers_are_killed_one_after_another(
     with Workload(kafka3, tmp_path, topic_name, replication_factor=3, config=QUICK) as run:
         run.consumer("c1", "g")
         run.consumer("c2", "g")
-        run.writer("w1", rate=400, seed=1)
-        run.writer("w2", rate=400, seed=2)
+        run.writer("w1", rate=400, seed=1, config=PATIENT)
+        run.writer("w2", rate=400, seed=2, config=PATIENT)
         for broker, count in ((1, 6), (2, 9), (3, 12)):
             killer = threading.Timer(0.8, kafka3.kill_broker, [broker])
             killer.start()
@@ -63,8 +65,8 @@ def test_a_leader_dies_while_records_are_held(kafka3: KafkaUnderTest, topic_name
     with Workload(kafka3, tmp_path, topic_name, replication_factor=3, config=QUICK) as run:
         run.consumer("c1", "g")
         run.consumer("c2", "g")
-        run.writer("w1", rate=400, seed=1)
-        run.writer("w2", rate=400, seed=2).expect_progress(run)
+        run.writer("w1", rate=400, seed=1, config=PATIENT)
+        run.writer("w2", rate=400, seed=2, config=PATIENT).expect_progress(run)
         for count, place in ((6, timeline_slot(topic_name)), (9, (topic_name, 2))):
             killed: list[int] = []
 
