@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
+TYPED  := __init__.py __main__.py _version.py aio.py py.typed partitioner connector streaming compaction benchmarks
 # Broker tests mostly wait, so several processes share a core; JOBS=0 runs them one by one.
 JOBS   ?= 5
 DEALT  := --dist loadfile --no-loadscope-reorder
@@ -75,7 +76,7 @@ connect-chaos: $(STAMP)  ## three Connect workers: ten kills, standstills, broke
 
 lint: $(STAMP)  ## format, lint, types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
-	@mkdir -p $(TYPES) && ln -sfn ../.. $(TYPES)/keyorder
+	@rm -rf $(TYPES) && mkdir -p $(TYPES)/keyorder && ln -s $(TYPED:%=../../../%) $(TYPES)/keyorder  # not the checkout as a whole: a link to what lies above it has no end
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
 
 check: lint  ## format, lint, types, pure tests, architecture; no broker, under a minute
