@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from .errors import SourceSchemaError
-from .options import source_options
-from .schema import source_schema
-from .source import BatchReader, StreamReader
+from .source.options import source_options
+from .source.readers import BatchReader, StreamReader
+from .source.schema import source_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ..connector import clock
-from .offsets import GATES_KEY, Place, from_dict
+from .source.offsets import GATES_KEY, Place, from_dict
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (

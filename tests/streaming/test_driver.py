@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, KafkaException
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.arrow.reader import ArrowReader
 from keyorder.partitioner.errors import ConfigError, IdentityMismatchError
-from keyorder.streaming import reading
-from keyorder.streaming.driver import QueryDriver
 from keyorder.streaming.errors import DataLossError
-from keyorder.streaming.offsets import Place, Range
-from keyorder.streaming.options import SourceOptions, source_options
-from keyorder.streaming.reading import read_ranges
+from keyorder.streaming.source import reading
+from keyorder.streaming.source.driver import QueryDriver
+from keyorder.streaming.source.offsets import Place, Range
+from keyorder.streaming.source.options import SourceOptions, source_options
+from keyorder.streaming.source.reading import read_ranges
 from support.cluster import KafkaUnderTest
 from support.spark_source import create, send
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 from keyorder.partitioner.errors import ConfigError
-from keyorder.streaming.offsets import from_dict, parse_offsets, parse_partitions, to_dict
-from keyorder.streaming.options import BoundKind, source_options
+from keyorder.streaming.source.offsets import from_dict, parse_offsets, parse_partitions, to_dict
+from keyorder.streaming.source.options import BoundKind, source_options
 
 BASE = {"kafka.bootstrap.servers": "h:9", "subscribe": "t"}
 
@@ -100,7 +100,7 @@ def test_offsets_have_sparks_shape_and_one_text() -> None:
 
 def test_the_pure_parts_need_no_spark() -> None:
     """Nor does planning or reading: only the classes that Spark asks for do."""
-    modules = ", ".join(f"keyorder.streaming.{name}" for name in ("driver", "reading", "batch"))
+    modules = ", ".join(f"keyorder.streaming.source.{name}" for name in ("driver", "reading", "batch"))
     code = f"import {modules}, sys; assert 'pyspark' not in sys.modules"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyorder.streaming.offsets import Place, Range, from_dict, to_dict
-from keyorder.streaming.planner import Situation, admit, consistent, plan, stuck
-from keyorder.streaming.tasks import pack, split
+from keyorder.streaming.source.offsets import Place, Range, from_dict, to_dict
+from keyorder.streaming.source.planner import Situation, admit, consistent, plan, stuck
+from keyorder.streaming.source.tasks import pack, split
 from support.dumb import DumbGates, World, timeline_of
 
 COUNTS = st.tuples(st.integers(1, 2), st.lists(st.integers(0, 4), min_size=1, max_size=5)).map(

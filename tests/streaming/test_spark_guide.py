@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.streaming.data_source import KeyorderDataSource
-from keyorder.streaming.options import SOURCE_OPTIONS
+from keyorder.streaming.source.options import SOURCE_OPTIONS
 from support.cluster import KafkaUnderTest
 
 DOCS = Path(__file__).parents[2] / "docs"

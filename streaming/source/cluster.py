@@ -12,13 +12,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
-from ..connector.config import connection_of
-from ..connector.kafka_errors import translate, translated
-from ..connector.log_offsets import LogOffsets
-from ..partitioner.errors import BrokerUnreachableError, PeerError, TopicNotFoundError
-from ..partitioner.gates.starts import flushed_epoch, metadata_of
-from ..partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
-from ..partitioner.timeline import Timeline
+from ...connector.config import connection_of
+from ...connector.kafka_errors import translate, translated
+from ...connector.log_offsets import LogOffsets
+from ...partitioner.errors import BrokerUnreachableError, PeerError, TopicNotFoundError
+from ...partitioner.gates.starts import flushed_epoch, metadata_of
+from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
+from ...partitioner.timeline import Timeline
 from .offsets import Place
 from .options import SourceOptions
 from .timelines import TimelineReader

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from ..connector import clock
-from ..connector.arrow.reader import ArrowReader
-from ..connector.log_offsets import LogOffsets
-from .errors import DataLossError, FetchTimeoutError
+from ...connector import clock
+from ...connector.arrow.reader import ArrowReader
+from ...connector.log_offsets import LogOffsets
+from ..errors import DataLossError, FetchTimeoutError
+from ..process import spare_loaded_objects
 from .offsets import Place, Range
 from .options import SourceOptions
-from .process import spare_loaded_objects
 
 _LOG = logging.getLogger("keyorder.streaming")
 _ROWS = 50_000

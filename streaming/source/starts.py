@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from ..errors import NoOffsetForTimeError, OffsetsMismatchError
 from .cluster import QueryCluster
-from .errors import NoOffsetForTimeError, OffsetsMismatchError
 from .offsets import EARLIEST, LATEST, Place
 from .options import Bound, BoundKind
 

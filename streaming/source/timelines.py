@@ -7,14 +7,14 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ..connector import clock
-from ..connector.config import connection_of
-from ..connector.control.control_reader import ControlMessage, ControlReader
-from ..connector.control.control_topics import timeline_slot
-from ..connector.kafka_errors import translate, translated
-from ..partitioner.errors import NotAuthorizedError, StaleViewError
-from ..partitioner.records.control_records import CONTROL_TOPIC, Waiver, waiver_of_key
-from ..partitioner.timeline import Timeline
+from ...connector import clock
+from ...connector.config import connection_of
+from ...connector.control.control_reader import ControlMessage, ControlReader
+from ...connector.control.control_topics import timeline_slot
+from ...connector.kafka_errors import translate, translated
+from ...partitioner.errors import NotAuthorizedError, StaleViewError
+from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, waiver_of_key
+from ...partitioner.timeline import Timeline
 
 
 class TimelineReader:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ..partitioner.errors import ConfigError
-from .client_options import client_config
+from ...partitioner.errors import ConfigError
+from ..client_options import client_config
 from .offsets import EARLIEST, LATEST, Place, parse_offsets, parse_partitions
 
 # name: what it does (default). docs/spark.md has a row for each.

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ..process import answer_at_once, spare_loaded_objects
 from .offsets import GATES_KEY, Range, from_dict, to_dict
 from .options import SourceOptions
-from .process import answer_at_once, spare_loaded_objects
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

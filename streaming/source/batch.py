@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..errors import DataLossError, RangeError
 from .cluster import QueryCluster
-from .errors import DataLossError, RangeError
 from .offsets import Range
 from .options import SourceOptions
 from .starts import resolve

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..partitioner.errors import ConfigError
+from ...partitioner.errors import ConfigError
 
 Place = tuple[str, int]
 LATEST, EARLIEST = -1, -2

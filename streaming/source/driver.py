@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ..connector import clock
-from ..partitioner.errors import ConfigError
-from ..partitioner.timeline import Timeline
+from ...connector import clock
+from ...partitioner.errors import ConfigError
+from ...partitioner.timeline import Timeline
+from ..errors import AvailableNowError, DataLossError
 from .cluster import QueryCluster
-from .errors import AvailableNowError, DataLossError
 from .offsets import Place, Range
 from .options import BoundKind, SourceOptions
 from .planner import ClosedGate, Situation, begins_of, consistent, plan, stuck

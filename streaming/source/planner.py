@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
-from ..partitioner.gates.gate import Gate, Gates, Opened, consistent_starts
-from ..partitioner.modes import Mode
-from ..partitioner.timeline import Timeline
+from ...partitioner.gates.gate import Gate, Gates, Opened, consistent_starts
+from ...partitioner.modes import Mode
+from ...partitioner.timeline import Timeline
 from .offsets import Place
 
 Waivers = Mapping[str, Collection[tuple[int, int]]]

@@ -1,0 +1,1 @@
+"""The source: options, offsets and plans of a query, and what a task reads."""
