@@ -18,6 +18,7 @@ from ..partitioner.errors import (
     ConfigError,
     CountError,
     NotAuthorizedError,
+    OrderError,
     UnmanagedTopicError,
 )
 from ..partitioner.layout import Layout, same_routing
@@ -284,12 +285,21 @@ class TopicAdmin:
             return None
         return timeline_now(self._config, topic)
 
-    def topics(self) -> dict[str, Timeline]:
-        """Every managed topic by name."""
+    def topics(self, unreadable: dict[str, OrderError] | None = None) -> dict[str, Timeline]:
+        """Every managed topic by name.
+
+        unreadable: gets the errors of topics whose timeline cannot be read; without it one of them is raised:
+        CorruptRecordError, RecordVersionError.
+        """
         if not existing(self._admin, self._bootstrap):
             require_visible(self._admin, self._bootstrap)
             return {}
-        return timelines_now(self._config)
+        timelines, failed = timelines_now(self._config)
+        if unreadable is not None:
+            unreadable.update(failed)
+        elif failed:
+            raise failed[min(failed)]
+        return timelines
 
     def describe(self, topic: str, groups: Sequence[str] | None = None, records: int = 0) -> TopicDescription:
         """The topic as it is now. groups: whose gates to tell, all that have commits on it when None.

@@ -118,7 +118,7 @@ def _turns(supervisor: Supervisor, stop: threading.Event, interval: float, once:
         events = supervisor.turn(clock.now())
         for event in events:
             _tell(event, output)
-            failed = failed or event.event in ("failed", "unreachable")
+            failed = failed or event.event in ("failed", "unreachable", "unreadable")
         if once and (supervisor.settled or any(event.event == "unreachable" for event in events)):
             break
         stop.wait(interval)

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ...partitioner.errors import KeyorderError
+
 FORMATS = ("table", "json")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -71,6 +73,20 @@ def emit(output: str, document: Mapping[str, Any], columns: Sequence[str], rows:
         emit_json(document)
     else:
         emit_table(columns, rows)
+
+
+def unreadable_document(unreadable: Mapping[str, KeyorderError]) -> dict[str, Any]:
+    """{topic: {"type", "message", "retriable"}} of topics whose timeline could not be read."""
+    return {
+        topic: error_document(type(error).__name__, str(error), error.retriable)["error"]
+        for topic, error in sorted(unreadable.items())
+    }
+
+
+def warn_of_unreadable(unreadable: Mapping[str, KeyorderError]) -> None:
+    """A line on stderr for each topic whose timeline could not be read: a table has no room for the remedy."""
+    for topic, error in sorted(unreadable.items()):
+        click.echo(f"WARNING: topic {topic} cannot be read. {error}", err=True)
 
 
 def error_document(kind: str, message: str, retriable: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
 
-from ...partitioner.errors import BrokerUnreachableError
+from ...partitioner.errors import BrokerUnreachableError, OrderError
 from ...partitioner.layout import Layout, same_routing
 from ..admin import TopicAdmin
 from ..kafka_errors import translate
@@ -18,7 +18,7 @@ from ..operations.notices import of_adoption
 from ..operations.topic_settings import split_topic_config
 from .changes.resizing import expand, plan, shrink
 from .connecting import Connection, connection_options, pairs
-from .output import emit, emit_json, output_option
+from .output import emit, emit_json, output_option, unreadable_document, warn_of_unreadable
 from .topics_drain import drain
 from .topics_output import (
     description_document,
@@ -168,7 +168,8 @@ def list_(connection: Connection, output: str) -> None:
     """List the topics under management."""
     client = connection.reach()
     with TopicAdmin(connection.config) as admin:
-        managed = admin.topics()
+        unreadable: dict[str, OrderError] = {}
+        managed = admin.topics(unreadable)
     names = cluster_metadata(client, connection.bootstrap_servers).topics
     found = [
         {
@@ -182,7 +183,7 @@ def list_(connection: Connection, output: str) -> None:
         }
         for name, timeline in sorted(managed.items())
     ]
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             name,
             t.layout.initial,
@@ -192,7 +193,11 @@ def list_(connection: Connection, output: str) -> None:
         )
         for name, t in sorted(managed.items())
     ]
-    emit(output, {"topics": found}, ("topic", "initial", "partitions", "epoch", "state"), rows)
+    rows += [(name, None, None, None, "unreadable") for name in sorted(unreadable)]
+    document = {"topics": found, "unreadable": unreadable_document(unreadable)}
+    emit(output, document, ("topic", "initial", "partitions", "epoch", "state"), rows)
+    if output == "table":
+        warn_of_unreadable(unreadable)
 
 
 def _state(exists: bool, changing: bool, ordered: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import KeyorderError, UnmanagedTopicError
+from ...partitioner.errors import KeyorderError, OrderError, UnmanagedTopicError
 from ..admin import TopicAdmin
 from ..config import connection_of
 from ..metadata import cluster_metadata
@@ -29,12 +29,15 @@ def examine(config: Mapping[str, Any], topics: tuple[str, ...], records: int, ti
     try:
         yield from check_brokers(config, timeout)
         yield from check_control(admin, len(cluster_metadata(admin, servers, timeout).brokers), timeout)
-        managed = TopicAdmin(connection_of(config)).topics()
+        unreadable: dict[str, OrderError] = {}
+        managed = TopicAdmin(connection_of(config)).topics(unreadable)
     except KeyorderError as error:
         yield Finding("cluster", servers, Status.FAIL, str(error))
         return
-    for topic in topics or sorted(managed):
-        if topic in managed:
+    for topic in topics or sorted({*managed, *unreadable}):
+        if topic in unreadable:
+            yield Finding("timeline", topic, Status.FAIL, str(unreadable[topic]))
+        elif topic in managed:
             yield from check_topic(config, admin, managed[topic], records, timeout)
         else:
             yield Finding("timeline", topic, Status.FAIL, str(UnmanagedTopicError(topic)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...partitioner.records.control_records import timeline_key
+from ...partitioner.errors import CorruptRecordError, OrderError, RecordVersionError
+from ...partitioner.records.control_records import CONTROL_TOPIC, timeline_key, topic_of_key
 from ...partitioner.timeline import Timeline
 from ..control.control_reader import ControlMessage, readable
-from ..control.control_topics import Slot, all_writer_slots, timeline_slot
+from ..control.control_topics import PARTITIONS, Slot, timeline_slot
 from ..metadata import patiently
 
 
@@ -21,11 +22,22 @@ def timeline_now(config: Mapping[str, Any], topic: str) -> Timeline | None:
     return newest
 
 
-def timelines_now(config: Mapping[str, Any]) -> dict[str, Timeline]:
-    """Every managed topic's timeline by its name. The control topics have to exist."""
-    slots = [(timeline_slot("")[0], p) for p in range(len(all_writer_slots()))]
-    records = (message.record for message in _read(config, slots))
-    return {r.topic: r for r in records if isinstance(r, Timeline)}
+def timelines_now(config: Mapping[str, Any]) -> tuple[dict[str, Timeline], dict[str, OrderError]]:
+    """Every managed topic's timeline by its name, and why those that cannot be read cannot. The control topics have to exist."""
+    timelines: dict[str, Timeline] = {}
+    unreadable: dict[str, OrderError] = {}
+    for message in _read(config, [(CONTROL_TOPIC, p) for p in range(PARTITIONS)]):
+        topic = topic_of_key(message.key)
+        if topic is None:
+            continue
+        try:
+            record = message.record
+        except (CorruptRecordError, RecordVersionError) as error:
+            unreadable[topic] = error
+            continue
+        if isinstance(record, Timeline):
+            timelines[topic] = record
+    return timelines, unreadable
 
 
 def _read(config: Mapping[str, Any], slots: list[Slot]) -> list[ControlMessage]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import TopicNotFoundError, UnmanagedTopicError
+from ...partitioner.errors import OrderError, TopicNotFoundError, UnmanagedTopicError
 from ..config import connection_of
 from ..group_gates import GroupOffsets
 from ..metadata import cluster_metadata
@@ -24,17 +24,25 @@ class Overview:
         self._state = ControlState(config, self._admin)
         self._offsets = GroupOffsets(self._admin, self._servers)
 
+    @property
+    def unreadable(self) -> Mapping[str, OrderError]:
+        """Why the timelines of these topics could not be read at the last look."""
+        return self._state.unreadable
+
     def look(self, topics: Collection[str] = ()) -> list[TopicDescription]:
         """These topics, or every managed one that exists, as they are now, by name.
 
-        Raises TopicNotFoundError, UnmanagedTopicError for one that was named, IdentityMismatchError never: a topic that
-        was made again shows its old timeline until it is adopted anew. Raises Kafka's errors.
+        Raises TopicNotFoundError, UnmanagedTopicError, CorruptRecordError, RecordVersionError for one that was named,
+        IdentityMismatchError never: a topic that was made again shows its old timeline until it is adopted anew. Raises
+        Kafka's errors. Topics that were not named and cannot be read are in `unreadable`.
         """
         self._state.refresh()
         physical = cluster_metadata(self._admin, self._servers).topics
         for topic in topics:
             if topic not in physical:
                 raise TopicNotFoundError(topic)
+            if topic in self.unreadable:
+                raise self.unreadable[topic]
             if topic not in self._state.timelines:
                 raise UnmanagedTopicError(topic)
         shown = sorted(topic for topic in topics or self._state.timelines if topic in physical)

@@ -17,7 +17,7 @@ from typing import Protocol
 from ...partitioner.changes.scaling import Decision, History, decide
 from ...partitioner.changes.scaling_policy import Load, Policy
 from ...partitioner.epochs import ChangePhase, OpenChange
-from ...partitioner.errors import ControllerFencedError, KeyorderError
+from ...partitioner.errors import ControllerFencedError, KeyorderError, OrderError
 from ...partitioner.timeline import Timeline
 from .results import Change
 from .scaling_policy import ScalingPolicies
@@ -44,8 +44,12 @@ class Job(Protocol):
 class Cluster(Protocol):
     """What the supervisor needs of Kafka."""
 
+    @property
+    def unreadable(self) -> Mapping[str, OrderError]:
+        """The managed topics whose timelines cannot be read, with the error."""
+
     def timelines(self) -> Mapping[str, Timeline]:
-        """Every managed topic that exists. Raises KeyorderError."""
+        """Every managed topic that exists; those that cannot be read are in `unreadable`. Raises KeyorderError."""
 
     def measure(self, timeline: Timeline, policy: Policy) -> Load | None:
         """The load of a topic, None if there is none to tell yet. Raises KeyorderError."""
@@ -126,6 +130,7 @@ class Supervisor:
         self._histories: dict[str, History] = {}
         self._said: dict[str, object] = {}
         self._unmeasured: set[str] = set()
+        self._unread: dict[str, str] = {}
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -154,6 +159,7 @@ class Supervisor:
             if not error.retriable:
                 raise
             return [*events, Event("unreachable", facts=failure(error))]
+        events += self._unreadable()
         mine = self.only_mine(timelines)
         for topic in set(self._watched) - set(mine):
             del self._watched[topic]
@@ -199,6 +205,17 @@ class Supervisor:
                 }
                 events.append(Event("changed", topic, facts))
         return events
+
+    def _unreadable(self) -> list[Event]:
+        """Topics that nothing can be done for, each told once: until they are mended, or fail in another way."""
+        now = {
+            topic: str(error)
+            for topic, error in self._cluster.unreadable.items()
+            if not self._topics or topic in self._topics
+        }
+        news = [topic for topic in sorted(now) if self._unread.get(topic) != now[topic]]
+        self._unread = now
+        return [Event("unreadable", topic, failure(self._cluster.unreadable[topic])) for topic in news]
 
     def _watch(self, topic: str, timeline: Timeline, now: float) -> list[Event]:
         """Follow an open change, and take it over when it has stood still for too long."""

@@ -15,7 +15,9 @@ from keyorder.partitioner.epochs import ChangePhase, Epoch, OpenChange
 from keyorder.partitioner.errors import (
     BrokerUnreachableError,
     ControllerFencedError,
+    CorruptRecordError,
     KeyorderError,
+    OrderError,
     RecordVersionError,
     WriterLateError,
 )
@@ -39,6 +41,7 @@ class Paper:
     asked: list[tuple[object, ...]] = field(default_factory=list)
     error: KeyorderError | None = None
     unreachable: KeyorderError | None = None
+    unreadable: dict[str, OrderError] = field(default_factory=dict)
 
     def timelines(self) -> Mapping[str, Timeline]:
         if self.unreachable is not None:
@@ -257,6 +260,25 @@ def test_a_topic_with_an_open_change_is_not_scaled() -> None:
     supervisor = Supervisor(paper, policies=POLICIES, apply=True, takeover_s=1_000, submit=at_once)
 
     assert [names(supervisor.turn(now)) for now in range(3)] == [["change-open"], [], []]
+
+
+def test_a_topic_that_cannot_be_read_is_told_once_and_the_others_go_on() -> None:
+    """Told again when it fails in another way, or after it was well in between; not at all where another is looked after."""
+    paper = Paper({"t": PLANNED}, unreadable={"bad": CorruptRecordError("no record at all", "_keyorder[0]@7")})
+    supervisor, elsewhere = Supervisor(paper, takeover_s=1), Supervisor(paper, topics=["t"])
+
+    first = supervisor.turn(0)
+
+    assert [(e.event, e.topic) for e in first] == [("unreadable", "bad"), ("change-open", "t")]
+    assert "_keyorder[0]@7" in str(first[0].facts)
+    assert names(elsewhere.turn(0)) == ["change-open"]
+    assert names(supervisor.turn(10)) == ["take-over"]
+    paper.unreadable["bad"] = RecordVersionError("timeline", (2, 0), 1)
+    assert "unreadable" in names(supervisor.turn(11))
+    paper.unreadable.clear()
+    assert "unreadable" not in names(supervisor.turn(12))
+    paper.unreadable["bad"] = RecordVersionError("timeline", (2, 0), 1)
+    assert "unreadable" in names(supervisor.turn(13))
 
 
 class Chore:

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from ....partitioner.errors import OrderError
 from ...admin import TopicAdmin
 from ...metadata import cluster_metadata
 from ...operations.aborting import Abort
 from ...operations.change_status import ChangeStatus, DrainStatus
 from ..connecting import Connection, connection_options
-from ..output import emit_json, emit_table, output_option
+from ..output import emit_json, emit_table, output_option, unreadable_document, warn_of_unreadable
 from ..topics_output import drain_document, layout_document, open_change_document, time_text
 
 
@@ -27,20 +28,24 @@ def change() -> None:
 def status(connection: Connection, topic: str | None, output: str) -> None:
     """Show open changes: phase, attempt, deadline, who keeps them waiting, and what becomes of retired partitions."""
     client = connection.reach()
+    unreadable: dict[str, OrderError] = {}
     with TopicAdmin(connection.config) as admin:
         if topic is not None:
             names = [topic]
         else:
             there = cluster_metadata(client, connection.bootstrap_servers).topics
-            managed = admin.topics().items()
+            managed = admin.topics(unreadable).items()
             names = sorted(n for n, t in managed if n in there and (t.change or any(not d.emptied for d in t.drains)))
         found = [admin.change_status(name) for name in names]
     if output == "json":
-        emit_json({"changes": [status_document(each) for each in found]})
+        changes = [status_document(each) for each in found]
+        emit_json({"changes": changes, "unreadable": unreadable_document(unreadable)})
     elif not found:
         click.echo("No topic is being changed, and no retired partition is left to be emptied")
-    for each in found if output == "table" else ():
-        _show(each)
+    if output == "table":
+        for each in found:
+            _show(each)
+        warn_of_unreadable(unreadable)
 
 
 @change.command()

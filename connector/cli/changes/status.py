@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 import click
 
+from ....partitioner.errors import OrderError
 from ... import clock
 from ...operations.description import TopicDescription
 from ...operations.overview import Overview
 from ..connecting import Connection, connection_options
-from ..output import emit_json, output_option
+from ..output import emit_json, output_option, unreadable_document, warn_of_unreadable
 from ..signals import stopped_by_signals
 from ..topics_output import description_document
 
@@ -42,20 +43,23 @@ def status(connection: Connection, topics: Sequence[str], watch: bool, interval:
     with closing(Overview(connection.config)) as overview:
         if not watch:
             found = overview.look(topics)
+            unreadable = {} if topics else overview.unreadable
             if output == "json":
-                emit_json(status_document(found))
+                emit_json(status_document(found, unreadable))
             else:
-                _print(found)
+                _print(found, unreadable)
+                warn_of_unreadable(unreadable)
             return
         with stopped_by_signals() as stop, _screen(output) as show:
             while not stop.is_set():
-                show(overview.look(topics))
+                show(overview.look(topics), {} if topics else overview.unreadable)
                 stop.wait(interval)
 
 
-def status_document(found: Sequence[TopicDescription]) -> dict[str, Any]:
+def status_document(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> dict[str, Any]:
     """The object of one look."""
-    return {"at_ms": clock.wall_ms(), "topics": [description_document(topic) for topic in found]}
+    described = [description_document(topic) for topic in found]
+    return {"at_ms": clock.wall_ms(), "topics": described, "unreadable": unreadable_document(unreadable)}
 
 
 def _row(found: TopicDescription) -> tuple[str, ...]:
@@ -76,7 +80,7 @@ def _row(found: TopicDescription) -> tuple[str, ...]:
     )
 
 
-def _table(found: Sequence[TopicDescription]) -> Any:
+def _table(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> Any:
     from rich import box
     from rich.table import Table
 
@@ -86,26 +90,28 @@ def _table(found: Sequence[TopicDescription]) -> Any:
         table.add_column(column, overflow="fold")
     for topic in found:
         table.add_row(*_row(topic))
+    for name, error in sorted(unreadable.items()):
+        table.add_row(name, "cannot be read", *[""] * (len(_COLUMNS) - 3), type(error).__name__)
     return table
 
 
-def _print(found: Sequence[TopicDescription]) -> None:
+def _print(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> None:
     from rich.console import Console
 
     console = Console()
     # A pipe has no width: folded cells would break what reads them.
-    (console if console.is_terminal else Console(width=400)).print(_table(found), markup=False)
+    (console if console.is_terminal else Console(width=400)).print(_table(found, unreadable), markup=False)
 
 
 @contextmanager
 def _screen(output: str) -> Iterator[Any]:
     """Where each look goes: a line of JSON, a table that changes in place on a terminal, or one table after another."""
     if output == "json":
-        yield lambda found: click.echo(json.dumps(status_document(found), default=str))
+        yield lambda *found: click.echo(json.dumps(status_document(*found), default=str))
     elif sys.stdout.isatty():
         from rich.live import Live
 
         with Live(auto_refresh=False) as live:
-            yield lambda found: live.update(_table(found), refresh=True)
+            yield lambda *found: live.update(_table(*found), refresh=True)
     else:
         yield _print
