@@ -15,6 +15,7 @@ from ..partitioner.errors import BrokerUnreachableError
 from .config import connection_of
 from .kafka_errors import translate
 from .messages import Place, offset_of, place_of
+from .metadata import acquaint
 
 # ListOffsets' own words for "the end" and "the start", where it otherwise takes a time.
 _LATEST, _EARLIEST = -1, -2
@@ -99,6 +100,8 @@ class LogOffsets:
 
     def _once(self, wanted: list[TopicPartition], isolation: str, timeout: float) -> dict[Place, int]:
         found: dict[Place, int] = {}
+        if isolation not in self._clients:
+            acquaint(self._client(isolation), wanted[0].topic, timeout)
         for place in self._client(isolation).offsets_for_times(wanted, timeout=timeout):
             if place.error is not None:
                 raise KafkaException(place.error)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
     AdminClient,
     ClusterMetadata,
@@ -36,6 +37,17 @@ def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float 
     """Brokers and topics. Raises BrokerUnreachableError, NotAuthorizedError."""
     with translated("list", "topics", bootstrap_servers):
         return admin.list_topics(timeout=timeout)
+
+
+def acquaint(client: Consumer | Producer, topic: str, timeout: float = 2.0) -> None:
+    """Let a new client find the topic's leaders before it is used; returns when it has, or after `timeout` seconds.
+
+    A client connects when it is first used. What it cannot send at once, for want of a connection or a leader, the library
+    tries again on a timer: a producer's id after half a second, an assigned partition after a whole one. What is wrong
+    with the cluster is left for that use to say.
+    """
+    with suppress(KafkaException):
+        client.list_topics(topic, timeout=timeout)
 
 
 def identify(

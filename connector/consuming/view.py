@@ -189,6 +189,8 @@ class ViewKeeper(BackgroundThread):
         self._reader.add([timeline_slot(topic) for topic in topics])
         pending = self._look is not None or self._due(topics)
         read = self._reader.poll(0.005 if pending else 0.05)
+        if self._look is not None and not read:
+            read = self._reader.pass_markers(self._look)
         for message in read:
             topic = topic_of_key(message.key)
             if topic is None:
@@ -202,8 +204,6 @@ class ViewKeeper(BackgroundThread):
         if self._look is None and self._due(topics):
             self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
             self._look_topics = topics
-        if self._look is not None and not read:
-            self._reader.pass_markers(self._look)
         if self._look is not None and self._reader.reached(self._look):
             self._seen(self._look_topics, self._look.began)
             self._look = None

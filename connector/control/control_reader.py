@@ -18,6 +18,7 @@ from ..config import connection_of
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..messages import offset_of, place_of
+from ..metadata import acquaint
 from .control_topics import Slot
 
 _BATCH = 500
@@ -108,6 +109,7 @@ class ControlReader:
         self._offsets = LogOffsets(config)
         self._next: dict[Slot, int] = {}
         self._past: dict[Slot, _Past] = {}
+        self._known: set[str] = set()
         self.interested: Any = None
 
     @property
@@ -121,6 +123,9 @@ class ControlReader:
         if new:
             self._past.update((slot, _Past(end)) for slot, end in self._offsets.stable_ends(new).items() if end > 0)
             self._next.update((slot, 0) for slot in new)
+            for topic in sorted({topic for topic, _ in new} - self._known):
+                acquaint(self._consumer, topic)
+                self._known.add(topic)
             places = [TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
             with translated("read", "the control topics", self._bootstrap):
                 self._consumer.assign(places)
@@ -149,15 +154,19 @@ class ControlReader:
         """Whether everything below the look's ends has been returned by `poll`."""
         return all(self._next.get(slot, 0) >= end and slot not in self._past for slot, end in look.ends.items())
 
-    def pass_markers(self, look: Look) -> None:
+    def pass_markers(self, look: Look) -> list[ControlMessage]:
         """Take what is left below the look's ends for read, where that is transaction markers alone.
 
-        The reader's own fetch shows that only when it comes back empty, `fetch_wait_ms` after the last record.
+        The reader's own fetch shows that only when it comes back empty, `fetch_wait_ms` after the last record. Returns
+        what `poll` would have returned then.
         """
+        read: list[ControlMessage] = []
         for slot, end in look.ends.items():
             at = self._next.get(slot, 0)
-            if at < end and slot not in self._past:
+            if at < end:
                 self._next[slot] = max(at, self._offsets.passed(slot, at) or 0)
+                self._catch_up(slot, read)
+        return read
 
     def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> list[ControlMessage]:
         """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
@@ -167,7 +176,7 @@ class ControlReader:
         while not self.reached(look):
             if clock.now() >= deadline:
                 raise BrokerUnreachableError(self._bootstrap, "the control topics could not be read to their end")
-            read.extend(self.poll(0.1))
+            read.extend(self.poll(0.02) or self.pass_markers(look))
         return read
 
     def await_message(self, wanted: Callable[[ControlMessage], bool], timeout: float) -> ControlMessage:

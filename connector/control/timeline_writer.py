@@ -14,12 +14,19 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ...partitioner.errors import ControllerFencedError, KeyorderError
+from ...partitioner.records.control_records import (
+    CONTROL_TOPIC,
+    encode_timeline,
+    encode_waiver,
+    timeline_key,
+    waiver_key,
+)
 from ...partitioner.records.control_records import Waiver as WaiverRecord
-from ...partitioner.records.control_records import encode_timeline, encode_waiver, timeline_key, waiver_key
 from ...partitioner.timeline import Timeline
 from ..config import connection_of
 from ..crash import crash_point
 from ..kafka_errors import translate
+from ..metadata import acquaint
 from .control_topics import timeline_slot
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -72,6 +79,7 @@ class TimelineWriter:
 
     def start(self) -> None:
         """Fence every other controller of this topic. Raises NotAuthorizedError, BrokerUnreachableError and kin."""
+        acquaint(self._producer, CONTROL_TOPIC)
         try:
             self._producer.init_transactions(self._timeout)
         except KafkaException as raised:

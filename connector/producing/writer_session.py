@@ -36,6 +36,7 @@ from ..config import ProducerSettings, connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot, writer_slot
 from ..kafka_errors import translate, translated
+from ..metadata import acquaint
 from .answering import Answering
 from .proof import Proof
 
@@ -95,6 +96,7 @@ class WriterSession(threading.Thread):
         self._looked_for: tuple[str, frozenset[str]] | None = None
         self._roll_called: dict[str, int] = {}
         self._stopping = threading.Event()
+        self._acquainted = False
         self._slot = writer_slot(self.writer_id, settings.transactional_id)
         self._lease_prefix = b":" + self.writer_id.encode()
 
@@ -178,6 +180,9 @@ class WriterSession(threading.Thread):
         if not self._wanted:
             self._stopping.wait(_IDLE)
             return
+        if not self._acquainted:
+            acquaint(self._control, WRITERS_TOPIC)
+            self._acquainted = True
         slots = [self._slot, *(timeline_slot(topic) for topic in list(self._wanted))]
         self._reader.add(slots)
         for message in self._reader.poll(self._patience()):
@@ -266,6 +271,9 @@ class WriterSession(threading.Thread):
         if self._look is None and self._looked_for != confirmed:
             self._look = self._reader.look([timeline_slot(topic) for topic in self.lease.confirmed])
             self._looking_for = confirmed
+        if self._look is not None:
+            for message in self._reader.pass_markers(self._look):
+                self._take(message)
         if self._look is not None and self._reader.reached(self._look):
             self._look = None
             self._looked_for = self._looking_for

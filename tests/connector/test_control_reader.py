@@ -59,3 +59,25 @@ def test_markers_are_passed_without_waiting_for_an_empty_fetch(kafka: KafkaUnder
         assert _read(reader) == b"second"
     finally:
         reader.close()
+
+
+def test_what_a_slot_held_is_read_to_its_end_without_waiting_for_an_empty_fetch(
+    kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """A past that ends with a marker is handed out, of each key the last record, with the reader's fetch still at the broker."""
+    config = kafka.client_config()
+    admin = kafka.admin()
+    admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(30)
+    producer = Producer({**config, "transactional.id": topic_name})
+    producer.init_transactions(30)
+    for value in (b"first", b"second"):
+        _write(producer, topic_name, value)
+    reader = ControlReader(config, fetch_wait_ms=60_000)
+    try:
+        reader.add([(topic_name, 0)])
+        _look(reader, 4)
+
+        assert [message.value for message in reader.read_to_end(timeout=30)] == [b"second"]
+        assert reader.read_to_end(timeout=30) == []
+    finally:
+        reader.close()
