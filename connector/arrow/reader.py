@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from .. import clock
 from ..kafka_errors import translate
+from ..metadata import acquaint
 from .columns import Event, Taken
 from .library import OPTION, native
 from .schema import SCHEMA, empty_batch
@@ -75,6 +76,7 @@ class ArrowReader:
         self._tap = tap(self._raw, library)
         self._ranges: dict[Place, _Range] = {}
         self._wanted: set[Place] = set()
+        self._known: set[str] = set()
         self._closed = False
 
     @property
@@ -123,6 +125,9 @@ class ArrowReader:
             self._ranges[place] = _Range(start, end)
             self._raw.seek(TopicPartition(*place, start))
         if new:
+            for topic in sorted({topic for topic, _ in new} - self._known):
+                acquaint(self._raw, topic)
+                self._known.add(topic)
             self._tap.route(new)
             for place in new:
                 self._ranges[place] = _Range(*wanted[place])

@@ -14,6 +14,7 @@ from .. import clock
 from ..config import connection_of
 from ..log_offsets import LogOffsets
 from ..messages import offset_of
+from ..metadata import acquaint
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def scan(
     foreign: dict[int, list[int]] = {p: [] for p in range(partitions)}
     deadline = clock.now() + timeout
     try:
+        acquaint(consumer, timeline.topic)
         consumer.assign(
             [TopicPartition(t, p, max(starts[t, p], ends[t, p] - records)) for t, p in places if p in open_ends]
         )

@@ -21,6 +21,7 @@ from ..config import connection_of
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..messages import place_of
+from ..metadata import acquaint
 
 _NEWEST = 20
 _SIZES_AGE = 60.0
@@ -152,6 +153,7 @@ class LoadMeter:
         open_ends = {p for p, end in ends.items() if end}
         deadline = clock.now() + timeout
         try:
+            acquaint(consumer, topic)
             with translated("read", f"topic {topic}", self._servers):
                 consumer.assign([TopicPartition(topic, p, max(0, ends[p] - _NEWEST)) for p in sorted(open_ends)])
                 while open_ends and clock.now() < deadline:

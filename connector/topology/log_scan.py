@@ -11,6 +11,7 @@ from ...partitioner.errors import BrokerUnreachableError
 from .. import clock
 from ..config import connection_of
 from ..kafka_errors import translate
+from ..metadata import acquaint
 
 _BATCH = 1_000
 # What the client library gets over by itself.
@@ -41,6 +42,7 @@ class LogScan:
     def start(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions from these offsets on."""
         self._next = dict(offsets)
+        acquaint(self._consumer, self.topic)
         self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in offsets.items()])
 
     def read(self, ends: Mapping[int, int], each: Callable[[Message], None], deadline: float | None = None) -> bool:

@@ -20,7 +20,7 @@ from ...connector.control.control_topics import Slot
 from ...connector.kafka_errors import translate, translated
 from ...connector.log_offsets import LogOffsets
 from ...connector.messages import offset_of
-from ...connector.metadata import wait_for_partitions
+from ...connector.metadata import acquaint, wait_for_partitions
 from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
 
 MARKER_TOPIC = "_keyorder_spark"
@@ -117,6 +117,8 @@ class MarkerReader:
         deadline = clock.now() + timeout
         end = self._offsets.high_watermarks([(MARKER_TOPIC, partition)], timeout)[MARKER_TOPIC, partition]
         if partition not in self._next:
+            if not self._next:
+                acquaint(self._consumer, MARKER_TOPIC)
             self._next[partition] = 0
             with translated("read", f"topic {MARKER_TOPIC}", self._servers):
                 self._consumer.assign([TopicPartition(MARKER_TOPIC, p, at) for p, at in self._next.items()])
