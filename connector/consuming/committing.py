@@ -161,6 +161,22 @@ class Committer:
             for owned, epoch in proofs.items():
                 owned.flushed = max(owned.flushed, epoch)
 
+    def confirms(self, owned: list[Owned]) -> bool:
+        """Whether the group takes a commit of this member for these partitions; it says again what was said last.
+
+        True without asking where there is no group to ask, or where the broker fences what is made of the records: in
+        transactions.
+        """
+        if self._members.fetching.manual or self.transactions.used:
+            return True
+        said: dict[Owned, int] = {}
+        for o in owned:
+            pending = self._pending.get(o.place)
+            offset = pending[-1][1].offset if pending else o.committed
+            if o.started and offset is not None:
+                said[o] = offset
+        return not said or self._attempt(said, {})
+
     def on_revoke(self, owned: list[Owned]) -> None:
         """The last commit of partitions that are about to go. None is on its way any more when this returns."""
         pending = {o: self._pending[o.place][-1][1].offset for o in owned if self._pending.get(o.place)}

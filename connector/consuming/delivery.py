@@ -18,6 +18,7 @@ from .records.outbox import Outbox
 from .records.parcels import Item, items_of
 from .records.reading import Intake
 from .records.strays import Strays
+from .standstill import Standstill
 from .view import ViewKeeper
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Delivery:
         self._columnar = False
         self._failure: Exception | None = None
         self._last_raw = clock.now()
+        self._standstill = Standstill(members, commits)
 
     def take(self, wanted: int, timeout: float | None, events: bool = True) -> None:
         """The engine: settle what was returned before, let in what may be delivered, wait for more in the outbox.
@@ -66,6 +68,9 @@ class Delivery:
         """
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self._strays.settle()
+        self.out.begin()
+        if not self._confirmed(wanted, deadline):
+            return
         if self.out.unseen:
             self.out.again(wanted)
             return
@@ -74,7 +79,6 @@ class Delivery:
             failure, self._failure = self._failure, None
             raise failure
         out = self.out
-        out.begin()
         while True:
             self._collect(wanted, events)
             now = clock.now()
@@ -90,9 +94,23 @@ class Delivery:
                 # What was collected counts as returned: it goes out, and the error comes with the next call.
                 self._failure = error
                 return
+            # What this call has collected already cannot be put back: it waits with the rest.
+            if not self._confirmed(wanted, None if out.count else deadline):
+                return
             self._collect(wanted, events)
             if out.count >= wanted or (deadline is not None and clock.now() >= deadline):
                 return
+
+    def _confirmed(self, wanted: int, deadline: float | None) -> bool:
+        """After a standstill nothing is given out before the group has said whose it is. False when the time is over."""
+        self._standstill.look(clock.now())
+        while self._standstill.in_doubt and not self._standstill.settle(clock.now()):
+            now = clock.now()
+            if deadline is not None and now >= deadline:
+                return False
+            self._turn(wanted, self._patience(deadline, now))
+            self._standstill.look(clock.now())
+        return True
 
     def _collect(self, wanted: int, events: bool) -> None:
         event = self.out.collect(wanted, events)

@@ -88,11 +88,16 @@ class Group:
         if self.event == "crash":
             self._member(2, again="-again")
         elif self.event == "zombie":
-            deadline = time.monotonic() + 60
-            while self.members() > 1:
-                assert time.monotonic() < deadline, f"{self.name}: the zombie is not given up"
-                time.sleep(0.2)
+            self._until(lambda: self.members() == 1, "the zombie is given up")
             self._members[1].signal(signal.SIGCONT)
+            # What was in its hands ends now, behind newer records: the load goes on until it is back.
+            self._until(lambda: self.members() == 2, "the zombie comes back")
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < deadline, f"{self.name}, not so: {what}"
+            time.sleep(0.2)
 
 
 @pytest.mark.kip("K253-01", "K253-13", "C-10")

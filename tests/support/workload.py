@@ -117,6 +117,15 @@ class Workload:
             del config["session.timeout.ms"], config["heartbeat.interval.ms"]
         return self._start(actor, {**spec, "role": "consumer", "config": config})
 
+    def expect_more(self, actor: str, count: int) -> None:
+        """Return once that writer has had `count` more records acknowledged."""
+        path = self.folder / f"{actor}.jsonl"
+        enough = path.read_bytes().count(b',"so",') + count
+        deadline = clock.now() + 60
+        while path.read_bytes().count(b',"so",') < enough:
+            assert clock.now() < deadline, f"{actor} sends nothing"
+            time.sleep(0.05)
+
     def transformer(self, actor: str, group: str, out: str, **spec: Any) -> Worker:
         """Start a process that moves this topic's records to `out` in transactions."""
         group = f"{group}-{self.run}"

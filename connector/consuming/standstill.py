@@ -1,0 +1,54 @@
+"""A process that stood still may have lost its partitions: what it gives out then comes after what their new owner did.
+
+The group gives a member up when it has said nothing for a session. The process that wakes does not know: the library's
+next heartbeat will say so, but records that were fetched before lie ready. So they wait until the group has confirmed
+the membership, by taking a commit that it refuses to anybody else (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, a stale epoch).
+"""
+
+from __future__ import annotations
+
+from .. import clock
+from .committing import Committer
+from .membership import Membership
+from .owned import Owned
+
+# Below the shortest session that brokers allow by default: group.min.session.timeout.ms is 6 000.
+_SILENCE = 5.0
+_ASK_AGAIN = 0.1
+
+
+class Standstill:
+    """Casts doubt on all that is owned when the polling thread was away for long. Used by that thread alone.
+
+    Being away may also mean that the application took its time: then the confirmation costs one request.
+    """
+
+    def __init__(self, members: Membership, commits: Committer) -> None:
+        self._members, self._commits = members, commits
+        self._doubted: list[Owned] = []
+        self._seen = clock.now()
+        self._ask_at = 0.0
+
+    def look(self, now: float) -> None:
+        """The polling thread is here, at `now`."""
+        if now - self._seen >= _SILENCE:
+            self._doubted = list(self._members.owned.values())
+            self._ask_at = now
+        self._seen = now
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether something is owned that may be another member's by now. What was revoked meanwhile is settled."""
+        if self._doubted:
+            self._doubted = [owned for owned in self._doubted if self._members.owned.get(owned.place) is owned]
+        return bool(self._doubted)
+
+    def settle(self, now: float) -> bool:
+        """Ask the group, ten times a second at most. True when it has confirmed. Raises as a commit."""
+        if now < self._ask_at:
+            return False
+        if self._commits.confirms(self._doubted):
+            self._doubted.clear()
+            return True
+        self._ask_at = clock.now() + _ASK_AGAIN
+        return False

@@ -1,0 +1,76 @@
+"""A member that stood still: what lies ready in it is not given out before the group has said that it is still one."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector.consuming import standstill
+from keyorder.partitioner.errors import KeyorderError
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK, group_config, read, send
+
+# So that the library itself does not find out: a heartbeat is what tells it.
+DEAF = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 200_000, "max.poll.interval.ms": 300_000}
+
+
+@pytest.mark.kip("K903-16", "C-10")
+@pytest.mark.parametrize("columns", [False, True])
+def test_what_lies_ready_is_not_given_out_once_another_process_is_the_member(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, columns: bool
+) -> None:
+    """The other one reads everything and commits; a record given out here now would be each key's last, and an old one."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(50)))
+    config = {**group_config(kafka, topic_name), **DEAF, "group.instance.id": "one"}
+    consumer = OrderedConsumer(config)
+    consumer.subscribe([topic_name])
+    if columns:
+        assert consumer.consume_arrow(1, 30).num_rows == 1
+    else:
+        read(consumer, 1)
+    other = OrderedConsumer(config)
+    other.subscribe([topic_name])
+    read(other, 49)
+    other.commit(asynchronous=False)
+
+    monkeypatch.setattr(standstill, "_SILENCE", 0.0)
+
+    with pytest.raises(KeyorderError, match=r"(?i)fenced"):
+        _ = consumer.consume_arrow(10, 5) if columns else consumer.poll(5)
+    other.close()
+    consumer.close()
+
+
+def test_a_member_that_took_its_time_goes_on(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The confirmation commits nothing that the application has not: a successor begins where it would have begun."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(20)))
+    monkeypatch.setattr(standstill, "_SILENCE", 0.0)
+    config = group_config(kafka, topic_name, enable_auto_commit=False)
+    with OrderedConsumer(config) as consumer:
+        consumer.subscribe([topic_name])
+        first = read(consumer, 5)
+        consumer.commit(first[2], asynchronous=False)
+
+        assert [m.value() for m in read(consumer, 15)] == [f"v{n}".encode() for n in range(5, 20)]
+
+    with OrderedConsumer(config) as successor:
+        successor.subscribe([topic_name])
+        (again,) = read(successor, 1)
+        assert again.value() == b"v3"
+
+
+def test_without_a_group_there_is_nobody_to_ask(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions assigned by hand belong to whoever assigned them."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, ("k", "v1"), ("k", "v2"))
+    monkeypatch.setattr(standstill, "_SILENCE", 0.0)
+    with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
+        consumer.assign([TopicPartition(topic_name, 0, OFFSET_BEGINNING)])
+
+        assert [m.value() for m in read(consumer, 2)] == [b"v1", b"v2"]
