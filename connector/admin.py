@@ -294,12 +294,12 @@ class TopicAdmin:
         if not existing(self._admin, self._bootstrap):
             require_visible(self._admin, self._bootstrap)
             return {}
-        timelines, failed = timelines_now(self._config)
+        found = timelines_now(self._config)
         if unreadable is not None:
-            unreadable.update(failed)
-        elif failed:
-            raise failed[min(failed)]
-        return timelines
+            unreadable.update(found.unreadable)
+        elif found.unreadable:
+            raise found.unreadable[min(found.unreadable)]
+        return found.by_topic
 
     def describe(self, topic: str, groups: Sequence[str] | None = None, records: int = 0) -> TopicDescription:
         """The topic as it is now. groups: whose gates to tell, all that have commits on it when None.

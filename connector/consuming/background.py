@@ -13,6 +13,11 @@ class BackgroundThread(threading.Thread):
         self._wake = threading.Condition()
         self._stopping = False
 
+    def begin(self) -> None:
+        """Start it when there is something to do for the first time."""
+        if self.ident is None and not self._stopping:
+            self.start()
+
     def stop(self) -> None:
         """End the thread."""
         with self._wake:

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import CorruptRecordError, OrderError, RecordVersionError
+from ...partitioner.errors import OrderError
 from ...partitioner.records.control_records import CONTROL_TOPIC, Lease, Ready, Waiver, topic_of_key
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.members import Member, WriterSet
@@ -18,6 +18,7 @@ from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import PARTITIONS, all_writer_slots, existing
+from ..control.timelines import Timelines
 
 
 class ControlState:
@@ -31,9 +32,18 @@ class ControlState:
         self._members = WriterSet()
         self._renewed_at: dict[str, int | None] = {}
         self._waivers: dict[bytes, Waiver] = {}
-        self.timelines: dict[str, Timeline] = {}
+        self._found = Timelines()
         self.written_at: dict[str, int | None] = {}
-        self.unreadable: dict[str, OrderError] = {}
+
+    @property
+    def timelines(self) -> Mapping[str, Timeline]:
+        """The managed topics' timelines."""
+        return self._found.by_topic
+
+    @property
+    def unreadable(self) -> Mapping[str, OrderError]:
+        """Why the timelines of these topics cannot be read."""
+        return self._found.unreadable
 
     def refresh(self, timeout: float = 20.0) -> None:
         """Read to the ends as they are now. Without control topics nothing is managed.
@@ -74,21 +84,12 @@ class ControlState:
 
     def _take(self, message: ControlMessage) -> None:
         topic = topic_of_key(message.key)
-        try:
-            record = message.record
-        except (CorruptRecordError, RecordVersionError) as error:
-            if topic is None:
-                raise
-            # One topic's is not all topics' trouble; whoever asks for this one hears of it.
-            self.timelines.pop(topic, None)
-            self.unreadable[topic] = error
+        if topic is not None and self._found.take(message):
+            if topic in self.timelines:
+                self.written_at[topic] = message.at_ms
             return
-        if topic is not None:
-            self.unreadable.pop(topic, None)
-        if isinstance(record, Timeline):
-            self.timelines[record.topic] = record
-            self.written_at[record.topic] = message.at_ms
-        elif isinstance(record, Waiver):
+        record = message.record
+        if isinstance(record, Waiver):
             self._waivers[message.key] = record
         elif message.value is None:
             self._waivers.pop(message.key, None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...partitioner.errors import CorruptRecordError, OrderError, RecordVersionError
-from ...partitioner.records.control_records import CONTROL_TOPIC, timeline_key, topic_of_key
+from ...partitioner.records.control_records import CONTROL_TOPIC, timeline_key
 from ...partitioner.timeline import Timeline
 from ..control.control_reader import ControlMessage, readable
 from ..control.control_topics import PARTITIONS, Slot, timeline_slot
+from ..control.timelines import Timelines
 from ..metadata import patiently
 
 
@@ -22,22 +22,12 @@ def timeline_now(config: Mapping[str, Any], topic: str) -> Timeline | None:
     return newest
 
 
-def timelines_now(config: Mapping[str, Any]) -> tuple[dict[str, Timeline], dict[str, OrderError]]:
-    """Every managed topic's timeline by its name, and why those that cannot be read cannot. The control topics have to exist."""
-    timelines: dict[str, Timeline] = {}
-    unreadable: dict[str, OrderError] = {}
+def timelines_now(config: Mapping[str, Any]) -> Timelines:
+    """Every managed topic's timeline. The control topics have to exist."""
+    found = Timelines()
     for message in _read(config, [(CONTROL_TOPIC, p) for p in range(PARTITIONS)]):
-        topic = topic_of_key(message.key)
-        if topic is None:
-            continue
-        try:
-            record = message.record
-        except (CorruptRecordError, RecordVersionError) as error:
-            unreadable[topic] = error
-            continue
-        if isinstance(record, Timeline):
-            timelines[topic] = record
-    return timelines, unreadable
+        found.take(message)
+    return found
 
 
 def _read(config: Mapping[str, Any], slots: list[Slot]) -> list[ControlMessage]:

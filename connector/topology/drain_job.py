@@ -12,11 +12,12 @@ from ..admin import TopicAdmin
 from ..control.timeline_edit import ChangeOpenError
 from .controller_run import ScanOutdatedError
 from .draining import Drainer, DrainStep
+from .periodic import Periodic
 from .rehoming import RehomingTerms
 from .supervised import typed_errors
 
 
-class DrainJob:
+class DrainJob(Periodic):
     """Moves every retired partition of some topics as far as it may go, every `every` seconds.
 
     timelines: the topics by name. busy: those that this process is changing, whose pen must not be taken away.
@@ -31,19 +32,12 @@ class DrainJob:
         busy: Callable[[], Collection[str]],
         every: float = 10.0,
     ) -> None:
-        self._config, self._timelines, self._busy, self._every = dict(config), timelines, busy, every
+        super().__init__(every)
+        self._config, self._timelines, self._busy = dict(config), timelines, busy
         self._servers = str(config.get("bootstrap.servers"))
         # One for all turns: it knows since when each partition has been waiting.
         self._drainer = Drainer(config)
-        self._next = float("-inf")
         self._said: set[tuple[str, int, str]] = set()
-
-    def due(self, now: float) -> bool:
-        """Whether the time since the last turn is over; asking counts as the beginning of the next one."""
-        if now < self._next:
-            return False
-        self._next = now + self._every
-        return True
 
     def run(self) -> Mapping[str, object] | None:
         """One turn over all topics. What was emptied is told, and once what a partition waits for.

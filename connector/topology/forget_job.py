@@ -17,11 +17,12 @@ from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import all_writer_slots, existing
 from ..kafka_errors import translate
+from .periodic import Periodic
 
 _MOST_AT_ONCE = 1_000
 
 
-class ForgetJob:
+class ForgetJob(Periodic):
     """Follows all writers, and writes tombstones for those whose records stood unchanged for `quiet_s`; `close` it.
 
     It begins to count when it begins to read: a controller that is started anew every minute erases nothing.
@@ -30,19 +31,12 @@ class ForgetJob:
     name = "forget-writers"
 
     def __init__(self, config: Mapping[str, Any], quiet_s: float = 3600.0, every: float = 60.0) -> None:
-        self._config, self._every = dict(config), every
+        super().__init__(every)
+        self._config = dict(config)
         self._servers = str(config.get("bootstrap.servers"))
         self._writers = Forgetting(quiet_s)
         self._reader: ControlReader | None = None
         self._producer: Producer | None = None
-        self._next = float("-inf")
-
-    def due(self, now: float) -> bool:
-        """Whether the time since the last turn is over; asking counts as the beginning of the next one."""
-        if now < self._next:
-            return False
-        self._next = now + self._every
-        return True
 
     def run(self) -> Mapping[str, object] | None:
         """Read on, and erase what may go. Raises NotAuthorizedError, BrokerUnreachableError and kin; nothing is half-done."""

@@ -11,14 +11,15 @@ from confluent_kafka.admin import AdminClient
 
 from ...partitioner.changes.scaling_policy import Load, Policy
 from ...partitioner.epochs import OpenChange
-from ...partitioner.errors import ControllerFencedError, CorruptRecordError, OrderError, RecordVersionError
-from ...partitioner.records.control_records import CONTROL_TOPIC, topic_of_key
+from ...partitioner.errors import ControllerFencedError, OrderError
+from ...partitioner.records.control_records import CONTROL_TOPIC
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
 from ..config import connection_of
-from ..control.control_reader import ControlMessage, ControlReader
+from ..control.control_reader import ControlReader
 from ..control.control_topics import PARTITIONS, existing
+from ..control.timelines import Timelines
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata
 from .load import LoadMeter
@@ -60,8 +61,7 @@ class SupervisedCluster:
         self._admin = AdminClient(connection_of(config))
         self._meter = LoadMeter(config)
         self._reader: ControlReader | None = None
-        self._timelines: dict[str, Timeline] = {}
-        self.unreadable: dict[str, OrderError] = {}
+        self._found = Timelines()
         self._names: frozenset[str] = frozenset()
         self._asked_for = 0
         self._names_at = float("-inf")
@@ -79,6 +79,11 @@ class SupervisedCluster:
         except Exception:
             self._forget_reader()
             raise
+
+    @property
+    def unreadable(self) -> Mapping[str, OrderError]:
+        """Why these topics' timelines could not be read at the last look."""
+        return self._found.unreadable
 
     def measure(self, timeline: Timeline, policy: Policy) -> Load | None:
         """The topic's load since the last sample, None before `policy.sample_s` have passed."""
@@ -132,27 +137,12 @@ class SupervisedCluster:
             self._reader.interested = lambda key: key.startswith(b"timeline:")
             self._reader.add([(CONTROL_TOPIC, p) for p in range(PARTITIONS)])
         for message in self._reader.read_to_end():
-            self._take(message)
-        if clock.now() - self._names_at >= _NAMES_AGE or len(self._timelines) > self._asked_for:
+            self._found.take(message)
+        if clock.now() - self._names_at >= _NAMES_AGE or len(self._found.by_topic) > self._asked_for:
             # The timeline of a topic outlives it.
             self._names = frozenset(cluster_metadata(self._admin, self._servers).topics)
-            self._names_at, self._asked_for = clock.now(), len(self._timelines)
-        return {topic: timeline for topic, timeline in self._timelines.items() if topic in self._names}
-
-    def _take(self, message: ControlMessage) -> None:
-        topic = topic_of_key(message.key)
-        if topic is None:
-            return
-        try:
-            record = message.record
-        except (CorruptRecordError, RecordVersionError) as error:
-            # One topic's is not all topics' trouble.
-            self._timelines.pop(topic, None)
-            self.unreadable[topic] = error
-            return
-        self.unreadable.pop(topic, None)
-        if isinstance(record, Timeline):
-            self._timelines[topic] = record
+            self._names_at, self._asked_for = clock.now(), len(self._found.by_topic)
+        return {topic: timeline for topic, timeline in self._found.by_topic.items() if topic in self._names}
 
     def _forget_reader(self) -> None:
         reader, self._reader = self._reader, None

@@ -62,7 +62,7 @@ class EarlyReleases:
             else:
                 state.release.failed(outcome.number, outcome.problem, clock.now(), outcome.again)
         state.release.want(state.trails, position, clock.now())
-        self._scanner.run(topic, state.release.scan)
+        self._scanner.want(topic, state.release.scan)
         if not closed:
             del self._topics[topic]
         behind = set()
@@ -76,7 +76,7 @@ class EarlyReleases:
     def keep(self, topics: Collection[str]) -> None:
         """Forget the topics of which nothing is owned any more."""
         for topic in [known for known in self._topics if known not in topics]:
-            self._scanner.run(topic, None)
+            self._scanner.want(topic, None)
             del self._topics[topic]
 
     def may_go(self, topic: str, key: bytes, gate: Gate, position: Position) -> bool:

@@ -7,7 +7,6 @@ It also writes each wedge into the log once, for those who never call `gates()`.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ....partitioner.gates.waits import Reason
 from ...config import connection_of
 from ...log_offsets import LogOffsets
 from ...messages import Place
+from ..background import BackgroundThread
 
 PATIENCE = 1.0
 _EVERY, _TIMEOUT = 1.0, 5.0
@@ -37,17 +37,15 @@ class OriginLook:
     high_watermark: int
 
 
-class OriginWatch:
+class OriginWatch(BackgroundThread):
     """Looks at the origins that somebody has waited for, about once a second."""
 
     def __init__(self, config: Mapping[str, Any], group: str) -> None:
+        super().__init__("keyorder-origins")
         self._config, self._group = dict(config), group
-        self._wake = threading.Condition()
         self._watched: frozenset[Place] = frozenset()
         self._looks: dict[Place, OriginLook] = {}
         self._warned: dict[tuple[Place, Place], Reason] = {}
-        self._stopping = False
-        self._thread: threading.Thread | None = None
         self._clients: list[AdminClient | LogOffsets] = []
 
     def watch(self, places: Iterable[Place]) -> None:
@@ -59,9 +57,8 @@ class OriginWatch:
             self._watched = wanted
             self._looks = {place: look for place, look in self._looks.items() if place in wanted}
             self._wake.notify_all()
-        if wanted and self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="keyorder-origins", daemon=True)
-            self._thread.start()
+        if wanted:
+            self.begin()
 
     def get(self, place: Place) -> OriginLook | None:
         """The last look, or None."""
@@ -88,15 +85,8 @@ class OriginWatch:
         for client in self._clients:
             client.set_sasl_credentials(username, password)
 
-    def stop(self) -> None:
-        """End the thread."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join(10)
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """The thread."""
         admin = AdminClient(connection_of(self._config))
         offsets = LogOffsets(self._config)
         self._clients = [admin, offsets]

@@ -6,7 +6,6 @@ same isolation, so that aborted records are none, and up to the cut, so that an 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from ...kafka_errors import translate
 from ...log_offsets import LogOffsets
 from ...messages import key_of, offset_of, place_of
 from ...metadata import topic_config
+from ..background import BackgroundThread
 
 _BATCH, _WAIT = 5_000, 0.2
 _CUT_OFF = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
@@ -37,10 +37,11 @@ class Outcome:
     again: bool = False
 
 
-class TailScanner:
+class TailScanner(BackgroundThread):
     """Runs one scan after another. All methods but the thread's own are the polling thread's."""
 
     def __init__(self, config: Mapping[str, Any], group: str, isolation: str) -> None:
+        super().__init__("keyorder-tails")
         self._config = connection_of(config)
         self._servers = str(config.get("bootstrap.servers"))
         self._reader = {
@@ -54,14 +55,11 @@ class TailScanner:
             "queued.max.messages.kbytes": 16_384,
             "fetch.queue.backoff.ms": 20,
         }
-        self._wake = threading.Condition()
         self._scans: dict[str, Scan] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._read: dict[str, int] = {}
-        self._stopping = False
-        self._thread: threading.Thread | None = None
 
-    def run(self, topic: str, scan: Scan | None) -> None:
+    def want(self, topic: str, scan: Scan | None) -> None:
         """This scan and no other is wanted of a topic; one that runs already goes on."""
         known = self._scans.get(topic)
         if known is scan:
@@ -74,9 +72,8 @@ class TailScanner:
             else:
                 self._scans[topic] = scan
             self._wake.notify_all()
-        if scan is not None and self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="keyorder-tails", daemon=True)
-            self._thread.start()
+        if scan is not None:
+            self.begin()
 
     def outcome(self, topic: str) -> Outcome | None:
         """What became of the topic's scan, None while it runs."""
@@ -91,18 +88,11 @@ class TailScanner:
         if "sasl.username" in self._config:
             self._config |= {"sasl.username": username, "sasl.password": password}
 
-    def stop(self) -> None:
-        """End the thread."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join(10)
-
     def _due(self) -> tuple[str, Scan] | None:
         return next((job for job in self._scans.items() if job[0] not in self._outcomes), None)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """The thread."""
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._stopping or self._due() is not None)
