@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -198,3 +199,18 @@ def test_metrics_and_loggers(group: tuple[RestClient, RestClient], topic: str, k
     assert "keyorder.connect.task" in rest.ok("PUT", "/admin/loggers/keyorder.connect", {"level": "debug"})
     assert rest.ok("GET", "/admin/loggers/keyorder.connect.task")["level"] == "DEBUG"
     assert rest.ok("GET", "/admin/loggers")["keyorder.connect"]["level"] == "DEBUG"
+
+
+def test_patches_at_the_same_time_all_take_effect(rest: RestClient, topic: str) -> None:
+    """Each is laid over what the others have left, not over what was there when it was read."""
+    assert rest("POST", "/connectors", {"name": topic, "config": sink(topic)}).status_code == 201
+    wanted = {f"note.{n}": str(n) for n in range(12)}
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        answers = pool.map(lambda item: rest("PATCH", f"/connectors/{topic}/config", dict([item])), wanted.items())
+        assert {answer.status_code for answer in answers} == {200}
+
+    def noted() -> dict[str, str]:
+        config = rest.ok("GET", f"/connectors/{topic}/config")
+        return {name: value for name, value in config.items() if name.startswith("note.")}
+
+    until(lambda: noted() == wanted, lambda: f"a follower hears of all: {noted()}")

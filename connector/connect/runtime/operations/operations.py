@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from ...api.errors import BadRequestError, ConnectorExistsError, NotFoundError
+from ...api.errors import BadRequestError, ConnectorExistsError, NotFoundError, RebalanceInProgressError
 from ..clients import worker_connection
 from ..group.state import Target
 from ..group.stores import connector_status, topic_status
@@ -14,6 +15,10 @@ from ..tasks.parking import Parked, ParkingList
 from .checking import checked
 from .connector_offsets import OffsetOperations, offset_pairs
 from .views import T
+
+
+class ConfigChangedError(RebalanceInProgressError):
+    """Somebody else was faster: read it again."""
 
 
 class Operations(OffsetOperations):
@@ -43,12 +48,16 @@ class Operations(OffsetOperations):
         self._lead(write)
         return self.info(name)
 
-    def put_config(self, name: str, config: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """PUT config. (Whether it was created, info)."""
+    def put_config(
+        self, name: str, config: Mapping[str, Any], instead_of: Mapping[str, str] | None = None
+    ) -> tuple[bool, dict[str, Any]]:
+        """PUT config. (Whether it was created, info). instead_of: raises ConfigChangedError when it is another by now."""
         given = checked(self, self.herder, name, config)
 
         def write() -> bool:
             created = name not in self.herder.state.configs
+            if instead_of is not None and self.herder.config_of(name) != instead_of:
+                raise ConfigChangedError(f"The configuration of connector {name} has changed meanwhile")
             if not created:
                 before = self._kind_word(self.herder.config_of(name))
                 if before != self._kind_word(given):
@@ -59,10 +68,12 @@ class Operations(OffsetOperations):
         return self._lead(write), self.info(name)
 
     def patch_config(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """PATCH config (KIP-477): null removes a setting."""
-        merged: dict[str, Any] = dict(self.config(name))
-        merged.update(changes)
-        return self.put_config(name, {k: v for k, v in merged.items() if v is not None})[1]
+        """PATCH config (KIP-477): null removes a setting. Of two at the same time both take effect."""
+        while True:
+            before = self._lead(lambda: dict(self.herder.config_of(name)))  # a follower may know an older one
+            merged = {k: v for k, v in {**before, **changes}.items() if v is not None}
+            with suppress(ConfigChangedError):  # then another one has succeeded: this cannot go on for ever
+                return self.put_config(name, merged, instead_of=before)[1]
 
     def delete(self, name: str) -> None:
         """Forget a connector; its offsets stay, as in Kafka Connect."""
