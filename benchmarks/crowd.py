@@ -46,6 +46,10 @@ class _Share:
         """Ask the leaders for the ends now."""
         return self._reader.look(slots, timeout)
 
+    def pass_markers(self, look: Look) -> list[ControlMessage]:
+        """Left to the common reader's own fetches."""
+        return []
+
     def reached(self, look: Look) -> bool:
         """Whether this session has been given everything below the look's ends."""
         return not self.queue and self._reader.reached(look)

@@ -96,7 +96,7 @@ class WriterSession(threading.Thread):
         self._looked_for: tuple[str, frozenset[str]] | None = None
         self._roll_called: dict[str, int] = {}
         self._stopping = threading.Event()
-        self._acquainted = False
+        self._acquainted = control is not None
         self._slot = writer_slot(self.writer_id, settings.transactional_id)
         self._lease_prefix = b":" + self.writer_id.encode()
 
