@@ -29,7 +29,6 @@ LONG = {
     "tests/streaming/test_spark_cluster.py",
     "tests/streaming/test_notebook.py",
     "tests/streaming/sink/test_chaos.py",
-    "tests/streaming/test_parity.py",
     "tests/streaming/test_stateful.py",
     "tests/compaction/test_delta.py",
     "tests/compaction/test_histories.py",
