@@ -101,7 +101,7 @@ class LogOffsets:
     def _once(self, wanted: list[TopicPartition], isolation: str, timeout: float) -> dict[Place, int]:
         found: dict[Place, int] = {}
         if isolation not in self._clients:
-            acquaint(self._client(isolation), wanted[0].topic, timeout)
+            acquaint(self._client(isolation), wanted[0].topic, min(timeout, 2.0))
         for place in self._client(isolation).offsets_for_times(wanted, timeout=timeout):
             if place.error is not None:
                 raise KafkaException(place.error)
