@@ -115,7 +115,7 @@ def test_groups_keep_order(
             assert run.expand(5) == 0
         groups = [Group(run, protocol, event) for protocol, event in cells]
         writer = run.writer("w1", rate=300, keys=60, shared_keys=["hot"])
-        run.writer("w2", rate=100, keys=20, shared_keys=["hot"])
+        second = run.writer("w2", rate=100, keys=20, shared_keys=["hot"])
         writer.expect_progress(run)
         with ThreadPoolExecutor(1) as pool:
             changed = pool.submit(run.resize, CHANGES[change])
@@ -124,6 +124,8 @@ def test_groups_keep_order(
             assert changed.result(120) == 0
         for group in groups:
             group.end()
+        writer.expect_progress(run, more=1_200)  # some twenty for each key
+        second.expect_progress(run, more=400)
 
         verdict = run.finish()
 

@@ -55,11 +55,16 @@ class Worker:
         assert self.process.wait(60) == 0
         return facts
 
-    def expect_progress(self, run: Workload) -> None:
-        """Return once some of its records were acknowledged."""
+    def expect_progress(self, run: Workload, more: int = 0) -> None:
+        """Return once some of its records were acknowledged; with `more`, so many beyond those that are by now."""
         path = run.folder / f"{self.actor}.jsonl"
-        deadline = clock.now() + 30
-        while b',"so",' not in path.read_bytes():
+
+        def acknowledged() -> int:
+            return path.read_bytes().count(b',"so",')
+
+        enough = acknowledged() + more if more else 1
+        deadline = clock.now() + 60
+        while acknowledged() < enough:
             assert clock.now() < deadline, f"{self.actor} sends nothing"
             time.sleep(0.05)
 
@@ -116,15 +121,6 @@ class Workload:
         if config.get("group.protocol") == "consumer":
             del config["session.timeout.ms"], config["heartbeat.interval.ms"]
         return self._start(actor, {**spec, "role": "consumer", "config": config})
-
-    def expect_more(self, actor: str, count: int) -> None:
-        """Return once that writer has had `count` more records acknowledged."""
-        path = self.folder / f"{actor}.jsonl"
-        enough = path.read_bytes().count(b',"so",') + count
-        deadline = clock.now() + 60
-        while path.read_bytes().count(b',"so",') < enough:
-            assert clock.now() < deadline, f"{actor} sends nothing"
-            time.sleep(0.05)
 
     def transformer(self, actor: str, group: str, out: str, **spec: Any) -> Worker:
         """Start a process that moves this topic's records to `out` in transactions."""
