@@ -109,7 +109,6 @@ class ControlReader:
         self._offsets = LogOffsets(config)
         self._next: dict[Slot, int] = {}
         self._past: dict[Slot, _Past] = {}
-        self._known: set[str] = set()
         self.interested: Any = None
 
     @property
@@ -122,10 +121,9 @@ class ControlReader:
         new = [slot for slot in slots if slot not in self._next]
         if new:
             self._past.update((slot, _Past(end)) for slot, end in self._offsets.stable_ends(new).items() if end > 0)
-            self._next.update((slot, 0) for slot in new)
-            for topic in sorted({topic for topic, _ in new} - self._known):
+            for topic in sorted({topic for topic, _ in new} - {topic for topic, _ in self._next}):
                 acquaint(self._consumer, topic)
-                self._known.add(topic)
+            self._next.update((slot, 0) for slot in new)
             places = [TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
             with translated("read", "the control topics", self._bootstrap):
                 self._consumer.assign(places)

@@ -18,20 +18,20 @@ class Timelines:
         self.by_topic: dict[str, Timeline] = {}
         self.unreadable: dict[str, OrderError] = {}
 
-    def take(self, message: ControlMessage) -> bool:
-        """Take in a topic's timeline. False for any other record."""
+    def take(self, message: ControlMessage) -> str | None:
+        """Take in a topic's timeline. Returns the topic; None for any other record."""
         topic = topic_of_key(message.key)
         if topic is None:
-            return False
+            return None
         try:
             record = message.record
         except (CorruptRecordError, RecordVersionError) as error:
             self.by_topic.pop(topic, None)
             self.unreadable[topic] = error
-            return True
+            return topic
         self.unreadable.pop(topic, None)
         if isinstance(record, Timeline):
             self.by_topic[topic] = record
         else:
             self.by_topic.pop(topic, None)  # a null value: as whoever reads anew would find it
-        return True
+        return topic

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import OrderError
-from ...partitioner.records.control_records import CONTROL_TOPIC, Lease, Ready, Waiver, topic_of_key
+from ...partitioner.records.control_records import CONTROL_TOPIC, Lease, Ready, Waiver
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.members import Member, WriterSet
 from .. import clock
@@ -83,8 +83,8 @@ class ControlState:
             reader.close()
 
     def _take(self, message: ControlMessage) -> None:
-        topic = topic_of_key(message.key)
-        if topic is not None and self._found.take(message):
+        topic = self._found.take(message)
+        if topic is not None:
             if topic in self.timelines:
                 self.written_at[topic] = message.at_ms
             return
