@@ -12,28 +12,43 @@ if TYPE_CHECKING:
     from ._version import __version__
     from .connector.admin import TopicAdmin
     from .connector.consuming.consumer import OrderedConsumer
+    from .connector.consuming.gates.gate_status import Gate
     from .connector.consuming.listener import KeyRebalanceListener
+    from .connector.groups.group_admin import GroupAdmin
+    from .connector.operations.description import TopicDescription
     from .connector.producing.producer import OrderedProducer
+    from .connector.topology.results import Change
+    from .partitioner.changes.plan import ChangePlan
     from .partitioner.errors import KeyorderError
     from .partitioner.layout import Layout
 
 __all__ = [
+    "Change",
+    "ChangePlan",
+    "Gate",
+    "GroupAdmin",
     "KeyRebalanceListener",
     "KeyorderError",
     "Layout",
     "OrderedConsumer",
     "OrderedProducer",
     "TopicAdmin",
+    "TopicDescription",
     "__version__",
 ]
 
 _HOME_OF = {
+    "Change": ".connector.topology.results",
+    "ChangePlan": ".partitioner.changes.plan",
+    "Gate": ".connector.consuming.gates.gate_status",
+    "GroupAdmin": ".connector.groups.group_admin",
     "KeyRebalanceListener": ".connector.consuming.listener",
     "KeyorderError": ".partitioner.errors",
     "Layout": ".partitioner.layout",
     "OrderedConsumer": ".connector.consuming.consumer",
     "OrderedProducer": ".connector.producing.producer",
     "TopicAdmin": ".connector.admin",
+    "TopicDescription": ".connector.operations.description",
     "__version__": "._version",
 }
 

@@ -1,6 +1,18 @@
-"""`python -m keyorder`: the same as the `keyorder` command."""
+"""`python -m keyorder`, and what the `keyorder` command starts: Ctrl-C ends it without a trace, also while it loads."""
 
-from keyorder.connector.cli.main import main
+from __future__ import annotations
+
+from typing import NoReturn
+
+
+def run() -> NoReturn:
+    """Run one command line and exit."""
+    try:
+        from keyorder.connector.cli.main import main
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

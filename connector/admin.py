@@ -30,7 +30,7 @@ from .control.rights import require_controller, require_new, require_visible
 from .control.timeline_edit import ChangeOpenError, edit
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
-from .metadata import identify, is_compacted, wait_for_partitions
+from .metadata import identify, is_compacted, wait_for_partitions, wait_until_gone
 from .operations import notices
 from .operations.aborting import Abort, abort
 from .operations.adopting import Adoption
@@ -114,6 +114,21 @@ class TopicAdmin:
         # Just made: a timeline under its name can only be that of a topic that was deleted.
         Adoption(self._config, self._admin, topic, layout, ours, again=True).run(timeout)
         return self.describe(topic, groups=())
+
+    def delete(self, topic: str, timeout: float = 30.0) -> None:
+        """Delete a topic and its records, and wait until the cluster no longer shows it.
+
+        Its timeline stays in the control topic under the old topic id, where nobody takes it for a later topic's.
+        Raises TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError, KafkaOperationError.
+        """
+        deadline = clock.now() + timeout
+        try:
+            self._admin.delete_topics([topic], request_timeout=timeout)[topic].result(timeout + 1)
+        except KafkaException as raised:
+            raise translate(raised.args[0], "delete", f"topic {topic}", self._bootstrap) from raised
+        except FutureTimeout as raised:
+            raise BrokerUnreachableError(self._bootstrap, f"delete topic {topic}") from raised
+        wait_until_gone(self._admin, topic, self._bootstrap, max(0.0, deadline - clock.now()))
 
     def adopt(
         self,

@@ -15,7 +15,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     ConfigResource,
     ResourceType,
 )
-from tenacity import Retrying, retry_if_exception, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError, PeerError
 from .kafka_errors import translate, translated
@@ -153,3 +160,14 @@ def wait_for_partitions(
         raise BrokerUnreachableError(
             bootstrap_servers, f"{topic} has no leader for all of {count} partitions"
         ) from error
+
+
+def wait_until_gone(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 20.0) -> None:
+    """Return once the cluster shows no such topic any more, or after `timeout` seconds: the deletion itself was accepted."""
+    attempts = Retrying(
+        stop=stop_after_delay(timeout),
+        wait=wait_fixed(0.05),
+        retry=retry_if_result(bool),
+        retry_error_callback=lambda state: None,
+    )
+    attempts(lambda: topic in cluster_metadata(admin, bootstrap_servers).topics)

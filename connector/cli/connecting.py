@@ -96,7 +96,12 @@ def connection_options(timeout: float) -> Callable[[Command], Command]:
             return command(connection=Connection(config, timeout), **others)
 
         options = (
-            click.option("--bootstrap-server", required=True, help="host:port of a broker, more joined by commas."),
+            click.option(
+                "--bootstrap-server",
+                envvar="KEYORDER_BOOTSTRAP_SERVERS",
+                required=True,
+                help="host:port of a broker, more joined by commas. [env: KEYORDER_BOOTSTRAP_SERVERS]",
+            ),
             click.option(
                 "--command-config",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),

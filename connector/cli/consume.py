@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import uuid
 from base64 import b64encode
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any
 
 import click
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient
 
+from ...partitioner.errors import TopicNotFoundError
 from .. import clock
 from ..consuming.consumer import OrderedConsumer
+from ..metadata import cluster_metadata
 from .connecting import Connection, connection_options, pairs
 from .output import output_option
+
+CONSOLE_GROUP = "keyorder-console-"
 
 
 @click.command()
 @click.option("--topic", required=True, help="The topic.")
 @click.option(
-    "--group", default=None, help="The consumer group. [default: one of this run alone, which commits nothing]"
+    "--group", default=None, help="The consumer group. [default: one of this run alone, deleted when it ends]"
 )
 @click.option(
     "--from-beginning", is_flag=True, help="Where the group has no offsets, begin at the log's start, not its end."
@@ -51,31 +58,59 @@ def consume(
     output: str,
 ) -> None:
     """Print records as they come; with --output json one object a line. Ends by --max-messages, --idle-timeout or Ctrl-C."""
-    connection.reach()
+    admin = connection.reach()
+    if topic not in cluster_metadata(admin, connection.bootstrap_servers, connection.timeout).topics:
+        raise TopicNotFoundError(topic)
+    name = group or f"{CONSOLE_GROUP}{uuid.uuid4().hex[:8]}"
     config: dict[str, Any] = {
         **connection.config,
         "auto.offset.reset": "earliest" if from_beginning else "latest",
-        "group.id": group or f"keyorder-console-{uuid.uuid4().hex[:8]}",
+        "group.id": name,
         **pairs(consumer_property, "--consumer-property"),
     }
+
+    def show(message: Message) -> None:
+        if output == "json":
+            click.echo(json.dumps(document_of(message)))
+        else:
+            click.echo(_line(message, print_key, key_separator, print_place))
+
+    try:
+        with OrderedConsumer(config) as consumer:
+            consumer.subscribe([topic])
+            _print_records(consumer, show, max_messages, idle_timeout)
+    finally:
+        if group is None:
+            # Closed gates open by commits, so even this group has some: left behind, they would show as its lag.
+            _delete(admin, name)
+
+
+def _print_records(
+    consumer: OrderedConsumer, show: Callable[[Message], None], most: int | None, idle_timeout: float | None
+) -> None:
     printed, heard = 0, clock.now()
-    with OrderedConsumer(config) as consumer:
-        consumer.subscribe([topic])
-        while max_messages is None or printed < max_messages:
-            message = consumer.poll(0.2)
-            if message is None:
-                if idle_timeout is not None and clock.now() - heard >= idle_timeout:
-                    return
-                continue
-            error = message.error()
-            if error is not None:
-                raise KafkaException(error)
-            heard = clock.now()
-            printed += 1
-            if output == "json":
-                click.echo(json.dumps(document_of(message)))
-            else:
-                click.echo(_line(message, print_key, key_separator, print_place))
+    while most is None or printed < most:
+        message = consumer.poll(0.2)
+        if message is None:
+            if idle_timeout is not None and clock.now() - heard >= idle_timeout:
+                return
+            continue
+        error = message.error()
+        if error is not None:
+            raise KafkaException(error)
+        heard = clock.now()
+        printed += 1
+        show(message)
+
+
+def _delete(admin: AdminClient, group: str) -> None:
+    try:
+        admin.delete_consumer_groups([group], request_timeout=10)[group].result(11)
+    except KafkaException as raised:
+        if raised.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            click.echo(f"The group {group} of this run could not be deleted: {raised.args[0].str()}", err=True)
+    except FutureTimeout:
+        click.echo(f"The group {group} of this run could not be deleted: no answer", err=True)
 
 
 def document_of(message: Message) -> dict[str, Any]:
@@ -94,10 +129,9 @@ def document_of(message: Message) -> dict[str, Any]:
             found[name] = b64encode(raw or b"").decode()
             found["encoding"] = "base64"
     headers: Any = message.headers()
-    if headers:
-        found["headers"] = [
-            [name, None if value is None else bytes(value).decode(errors="replace")] for name, value in headers
-        ]
+    found["headers"] = [
+        [name, None if value is None else bytes(value).decode(errors="replace")] for name, value in headers or []
+    ]
     return found
 
 

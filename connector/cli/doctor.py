@@ -11,7 +11,7 @@ import click
 from ..doctor.examine import examine
 from ..doctor.findings import Finding, Status
 from .connecting import Connection, connection_options
-from .output import emit_json, output_option
+from .output import echo_wrapped, emit_json, output_option
 
 _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red", Status.UNKNOWN: "blue"}
 
@@ -29,7 +29,7 @@ _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red", Statu
 @connection_options(timeout=10)
 @click.pass_context
 def doctor(context: click.Context, connection: Connection, topics: Sequence[str], records: int, output: str) -> None:
-    """Say what keeps keyorder from its promise, and what to do. Changes nothing; exit code 1 when a check failed."""
+    """Check cluster, topics and groups for problems, with the fix for each. Changes nothing; exit code 1 when a check fails."""
     found: list[Finding] = []
     for finding in examine(connection.config, tuple(topics), records, connection.timeout):
         found.append(finding)
@@ -51,6 +51,6 @@ def doctor(context: click.Context, connection: Connection, topics: Sequence[str]
 
 def _show(finding: Finding) -> None:
     mark = click.style(f"{finding.status.value:7}", fg=_COLOURS[finding.status])
-    click.echo(f"{mark} {finding.check}, {finding.about}: {finding.text}")
+    echo_wrapped(f"{mark} {finding.check}, {finding.about}: {finding.text}", " " * 8)
     if finding.fix and finding.status is not Status.OK:
-        click.echo(f"        -> {finding.fix}")
+        echo_wrapped(f"        -> {finding.fix}", " " * 11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 
 from ..groups.group_admin import ClosedGate, GroupAdmin
 from .connecting import Connection, connection_options
-from .output import emit, emit_json, output_option
+from .output import echo_wrapped, emit, emit_json, output_option
 
 
 @click.group()
@@ -20,33 +21,38 @@ def gates() -> None:
 
 
 @gates.command("list")
-@click.option("--group", required=True, help="The consumer group.")
+@click.option("--group", default=None, help="The consumer group. [default: every group that reads a managed topic]")
 @click.option("--topic", default=None, help="One topic. [default: all managed topics of the group]")
 @output_option
 @connection_options(timeout=30)
-def list_(connection: Connection, group: str, topic: str | None, output: str) -> None:
-    """List the closed gates of a group, each with its reason.
+def list_(connection: Connection, group: str | None, topic: str | None, output: str) -> None:
+    """List closed gates, each with its reason.
 
     Judged by what the group has committed. A member knows more of itself: consumer.gates() in the program tells it.
     """
     connection.reach()
     admin = GroupAdmin(connection.config)
-    topics = admin.topics_of(group) if topic is None else [topic]
-    found = [gate for name in topics for gate in admin.closed_gates(name, group)]
-    waived = [waiver for name in topics for waiver in admin.waivers(name, group)]
+    if group is not None:
+        admin.require(group)
+        read = {group: admin.topics_of(group) if topic is None else [topic]}
+    else:
+        read = {each.group: [t for t in each.topics if topic in (None, t)] for each in admin.groups()}
+    pairs = [(name, each) for each, names in read.items() for name in names]
+    found = [gate for name, each in pairs for gate in admin.closed_gates(name, each)]
+    waived = [waiver for name, each in pairs for waiver in admin.waivers(name, each)]
     document = {"group": group, "gates": [document_of(g) for g in found], "waivers": [asdict(w) for w in waived]}
-    columns = ("topic", "partition", "epoch", "waits for", "needs", "at", "owner of the origin", "reason")
+    columns = ("group", "topic", "partition", "epoch", "waits for", "needs", "at", "reason")
     rows = [
-        (g.topic, g.partition, g.epoch, g.waits_for, g.needs_offset, g.at_offset, g.owner, g.reason.value)
+        (g.group, g.topic, g.partition, g.epoch, g.waits_for, g.needs_offset, g.at_offset, g.reason.value)
         for g in found
     ]
     if output == "table" and not found:
-        click.echo(f"No gate of group {group} is closed")
+        click.echo("No gate is closed" if group is None else f"No gate of group {group} is closed")
     else:
         emit(output, document, columns, rows)
     if output == "table":
         for gate in found:
-            click.echo(f"{gate.topic}[{gate.partition}]: {gate.detail}")
+            echo_wrapped(f"{gate.group}, {gate.topic}[{gate.partition}]: {gate.detail}", "  ")
         for waiver in waived:
             click.echo(
                 f"{waiver.topic}[{waiver.partition}], epoch {waiver.epoch}: released by {waiver.who} ({waiver.why})"
@@ -76,7 +82,7 @@ def release(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Let one closed gate open for one group, though what it waits for was not processed.
+    """Force a gate open for one group before its source partition is caught up.
 
     Keys that came to the partition may then be delivered before their older records. It is written down with who, when
     and why; members honour it at once, and a later `groups reset` takes it back.
@@ -95,6 +101,8 @@ def release(
         for q, offsets in sorted(behind.items()):
             click.echo(f"Up to {offsets} records of {topic}[{q}] may then come after newer ones of their keys.")
     if not dry_run:
+        if not yes and not sys.stdin.isatty():
+            raise click.UsageError("nobody can be asked to confirm: give --yes to release the gate.")
         if not yes:
             click.confirm(f"Release {topic}[{partition}], epoch {epoch}, for group {group}?", abort=True, err=True)
         admin.release(topic, group, partition, epoch, who, why)

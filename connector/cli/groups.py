@@ -1,7 +1,8 @@
-"""`keyorder groups describe|reset`: a group's positions on managed topics, and setting them at a consistent cut."""
+"""`keyorder groups list|describe|reset`: a group's positions on managed topics, and setting them at a consistent cut."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +19,21 @@ def groups() -> None:
     """Consumer groups of managed topics."""
 
 
+@groups.command("list")
+@output_option
+@connection_options(timeout=30)
+def list_(connection: Connection, output: str) -> None:
+    """List the groups that have committed offsets on a managed topic, with their lag and closed gates."""
+    connection.reach()
+    found = GroupAdmin(connection.config).groups()
+    columns = ("GROUP", "STATE", "MEMBERS", "TOPICS", "LAG", "CLOSED-GATES")
+    rows = [(g.group, g.state, g.members, ",".join(g.topics), g.lag, g.closed_gates) for g in found]
+    if output == "table" and not found:
+        click.echo("No group has committed offsets on a managed topic")
+    else:
+        emit(output, {"groups": [asdict(each) for each in found]}, columns, rows)
+
+
 @groups.command()
 @click.option("--group", required=True, help="The consumer group.")
 @click.option("--topic", default=None, help="One topic. [default: all managed topics of the group]")
@@ -27,6 +43,7 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
     """Show positions and lag as kafka-consumer-groups does, with the epoch that is flushed and the closed gate."""
     connection.reach()
     admin = GroupAdmin(connection.config)
+    admin.require(group)
     topics = admin.topics_of(group) if topic is None else [topic]
     found = [admin.describe(group, name) for name in topics]
     state = found[0].state if found else "Dead"
@@ -41,6 +58,10 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
         "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
         "EPOCH-FLUSHED", "GATE",
     )  # fmt: skip
+    if output == "table" and sys.stdout.isatty():
+        # The group and its members are named once below; the rows are what fits 80 columns.
+        _show(group, state, partitions)
+        return
     if output == "table" and not partitions:
         click.echo(f"Group {group} has no offsets on a managed topic")
         return
@@ -56,6 +77,8 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
 @click.option("--to-latest", is_flag=True, help="To their ends.")
 @click.option("--to-datetime", default=None, metavar="TIME", help="To a time, such as 2026-01-31T12:00:00+00:00.")
 @click.option("--to-epoch", type=click.IntRange(min=0), default=None, help="To where this epoch of the layout began.")
+@click.option("--to-offset", type=click.IntRange(min=0), default=None, help="To this offset on every partition.")
+@click.option("--shift-by", type=int, default=None, help="By so many records on every partition; negative goes back.")
 @click.option("--execute", is_flag=True, help="Do it. Without this the offsets are only shown.")
 @click.option("--dry-run", is_flag=True, help="Only show the offsets, which is the default.")
 @output_option
@@ -68,6 +91,8 @@ def reset(
     to_latest: bool,
     to_datetime: str | None,
     to_epoch: int | None,
+    to_offset: int | None,
+    shift_by: int | None,
     execute: bool,
     dry_run: bool,
     output: str,
@@ -81,9 +106,13 @@ def reset(
         *([Target(Point.LATEST)] if to_latest else []),
         *([Target(Point.TIME, milliseconds_of(to_datetime))] if to_datetime is not None else []),
         *([Target(Point.EPOCH, to_epoch)] if to_epoch is not None else []),
+        *([Target(Point.OFFSET, to_offset)] if to_offset is not None else []),
+        *([Target(Point.SHIFT, shift_by)] if shift_by is not None else []),
     ]
     if len(targets) != 1:
-        raise click.UsageError("Give one of --to-earliest, --to-latest, --to-datetime, --to-epoch.")
+        raise click.UsageError(
+            "Give one of --to-earliest, --to-latest, --to-datetime, --to-epoch, --to-offset, --shift-by."
+        )
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run exclude each other.")
     connection.reach()
@@ -96,6 +125,35 @@ def reset(
     for waiver in done.taken_back:
         click.echo(f"Waiver of {topic}[{waiver.partition}], epoch {waiver.epoch}, ends: its gate is passed anew")
     click.echo("Done" if execute else "Nothing was changed: give --execute to do it")
+
+
+def _show(group: str, state: str, partitions: list[dict[str, Any]]) -> None:
+    """For a terminal: a table a topic, the closed gates as sentences, the members by number."""
+    members = list(dict.fromkeys(_member(row) for row in partitions if row["owner"]))
+    click.echo(f"Group {group}: {state}, {len(members)} member(s) with partitions")
+    for topic in dict.fromkeys(row["topic"] for row in partitions):
+        rows = [row for row in partitions if row["topic"] == topic]
+        table = [
+            (
+                row["partition"], row["current_offset"], row["log_end_offset"], row["lag"], row["epoch_flushed"],
+                "closed" if row["gate"] else "open",
+                f"#{members.index(_member(row)) + 1}" if row["owner"] else None,
+            )
+            for row in rows
+        ]  # fmt: skip
+        columns = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "EPOCH", "GATE", "MEMBER")
+        emit_table(columns, table, f"Topic {topic}")
+        for row in rows:
+            if row["gate"]:
+                waits = ", ".join(f"partition {n['partition']} up to {n['needs']}" for n in row["gate"]["waits_for"])
+                click.echo(f" partition {row['partition']} from {row['gate']['begins']} waits for a commit of {waits}")
+    for number, (member_id, client_id, host) in enumerate(members, 1):
+        click.echo(f" #{number}  {member_id} (client {client_id}, host {host})")
+
+
+def _member(row: dict[str, Any]) -> tuple[str, str, str]:
+    owner = row["owner"] or {}
+    return owner.get("member_id", ""), owner.get("client_id", ""), owner.get("host", "")
 
 
 def _documents(status: GroupStatus) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ COMMANDS = {
     "compact": "compaction.cli:compact",
     "consume": "connector.cli.consume:consume",
     "controller": "connector.cli.controller:controller",
+    "completion": "connector.cli.completion:completion",
     "demo": "connector.cli.demo:demo",
     "doctor": "connector.cli.doctor:doctor",
     "gates": "connector.cli.gates:gates",
@@ -101,9 +102,24 @@ def _run(words: list[str]) -> int:
         sys.stderr.close()
         return FAILED
     except Exception as error:
+        told = _of_the_library(error)
+        if told is not None:
+            return _report(words, error, *told)
         # A bug, ours or a library's: the trace is for the report of it.
         traceback.print_exc()
         return _report(words, error, str(error), False)
+
+
+def _of_the_library(error: Exception) -> tuple[str, bool] | None:
+    """What the client library says of an error of its own, and whether to try again; None for any other error.
+
+    A broker or a setting has refused something: its words help, a trace does not.
+    """
+    library = sys.modules.get("confluent_kafka")  # not imported by commands that need no client
+    if library is None or not isinstance(error, library.KafkaException):
+        return None
+    found = error.args[0]
+    return f"{found.name()}: {found.str()}", found.retriable()
 
 
 def _report(words: list[str], error: Exception, message: str, retriable: bool) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -48,23 +51,52 @@ def emit_json(document: Mapping[str, Any]) -> None:
 
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """A table on stdout, as wide as it needs to be when stdout is no terminal."""
+    """A table on stdout, as wide as it needs to be when stdout is no terminal.
+
+    No cell is ever folded: names and offsets are there to be copied. On a terminal that is too narrow for the table each
+    row becomes a block of lines, a column a line.
+    """
     # Loaded on use: half of what `keyorder --version` would take.
+    from rich.console import Console
+
+    console = Console()
+    console.print(
+        table_or_blocks(columns, rows, console.width if console.is_terminal else None, title),
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def table_or_blocks(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], width: int | None, title: str | None = None
+) -> str:
+    """The rows as a table, or as blocks of `column  cell` lines where the table is wider than `width` characters."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    console = Console()
-    if console.is_terminal:
-        console.print(table, markup=False)
-    else:
-        # A pipe has no width: folded cells would break what reads them.
-        Console(width=max(console.width, 400)).print(table)
+        table.add_column(column, no_wrap=True)
+    for row in cells:
+        table.add_row(*row)
+    unlimited = Console(width=100_000, color_system=None)
+    if width is None or unlimited.measure(table).maximum <= width or not cells:
+        with unlimited.capture() as captured:
+            unlimited.print(table, markup=False, highlight=False)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    names = max(map(len, columns))
+    blocks = ["\n".join(f" {name:{names}}  {cell}" for name, cell in zip(columns, row, strict=True)) for row in cells]
+    return "\n\n".join([*([title] if title else []), *blocks])
+
+
+def echo_wrapped(text: str, indent: str = "", err: bool = False) -> None:
+    """Text for people: broken between words where it goes to a terminal, one line anywhere else."""
+    stream = sys.stderr if err else sys.stdout
+    if stream.isatty():
+        columns = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    click.echo(text, err=err)
 
 
 def emit(output: str, document: Mapping[str, Any], columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -86,7 +118,7 @@ def unreadable_document(unreadable: Mapping[str, KeyorderError]) -> dict[str, An
 def warn_of_unreadable(unreadable: Mapping[str, KeyorderError]) -> None:
     """A line on stderr for each topic whose timeline could not be read: a table has no room for the remedy."""
     for topic, error in sorted(unreadable.items()):
-        click.echo(f"WARNING: topic {topic} cannot be read. {error}", err=True)
+        echo_wrapped(f"WARNING: topic {topic} cannot be read. {error}", "  ", err=True)
 
 
 def error_document(kind: str, message: str, retriable: bool) -> dict[str, Any]:

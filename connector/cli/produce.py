@@ -47,7 +47,7 @@ def produce(
 ) -> None:
     """Write each line of FILE (standard input by default) as a record and wait until all are acknowledged.
 
-    Exit code 1 when one is not, or when a line has no separator: what came before it is written.
+    Exit code 1 when one is not acknowledged; 2 when a line has no separator, and what came before it is written.
     """
     connection.reach()
     config = {**connection.config, **pairs(producer_property, "--producer-property")}
@@ -72,7 +72,7 @@ def _record(line: bytes, number: int, separator: str | None, null: str | None) -
     if separator is not None:
         key, found, value = line.partition(separator.encode())
         if not found:
-            raise UsageError(f"line {number} has no key separator {separator!r}: mend the line or --key-separator")
+            raise UsageError(f"line {number} has no key separator {separator!r}: correct the line or --key-separator")
     return key, None if null is not None and value == null.encode() else value
 
 

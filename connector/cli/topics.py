@@ -9,13 +9,14 @@ import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
 
-from ...partitioner.errors import BrokerUnreachableError, OrderError
+from ...partitioner.errors import BrokerUnreachableError, OrderError, TopicNotFoundError
 from ...partitioner.layout import Layout, same_routing
 from ..admin import TopicAdmin
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata, identify
 from ..operations.notices import of_adoption
 from ..operations.topic_settings import split_topic_config
+from .changes.confirming import confirm
 from .changes.resizing import expand, plan, shrink
 from .connecting import Connection, connection_options, pairs
 from .output import emit, emit_json, output_option, unreadable_document, warn_of_unreadable
@@ -49,6 +50,7 @@ topics.add_command(drain)
 @click.option(
     "--initial-partition-count", type=_COUNT, default=None, help="The lowest count ever. [default: --partitions]"
 )
+@click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists already.")
 @_dry_run_option
 @output_option
 @connection_options(timeout=30)
@@ -59,12 +61,19 @@ def create(
     replication_factor: int | None,
     config: Sequence[str],
     initial_partition_count: int | None,
+    if_not_exists: bool,
     dry_run: bool,
     output: str,
 ) -> None:
     """Create a topic and bring it under management."""
     settings = pairs(config, "--config")
     layout = Layout(initial_partition_count or partitions, partitions)
+    if if_not_exists and _exists(connection, topic):
+        if output == "json":
+            emit_json({"dry_run": dry_run, "topic": topic, "created": False})
+        else:
+            click.echo(f"Topic {topic} exists already: nothing was done")
+        return
     if dry_run:
         _validate(connection, topic, partitions, replication_factor, settings)
         document = {"dry_run": True, "topic": topic, "layout": layout_document(layout), "settings": settings}
@@ -161,6 +170,32 @@ def describe(connection: Connection, topic: str, groups: Sequence[str], records:
         show_description(description)
 
 
+@topics.command()
+@_topic_option
+@click.option("--confirm", "confirmed", default=None, metavar="TOPIC", help="The topic's name again: do not ask.")
+@click.option("--if-exists", is_flag=True, help="Do nothing when there is no such topic.")
+@_dry_run_option
+@output_option
+@connection_options(timeout=30)
+def delete(
+    connection: Connection, topic: str, confirmed: str | None, if_exists: bool, dry_run: bool, output: str
+) -> None:
+    """Delete a topic with all its records. Its timeline stays until a topic of that name is created or adopted again."""
+    found = _exists(connection, topic)
+    if not found and not if_exists:
+        raise TopicNotFoundError(topic)
+    if found and not dry_run:
+        confirm(topic, confirmed, [f"All records of topic {topic} will be deleted."])
+        with TopicAdmin(connection.config) as admin:
+            admin.delete(topic, timeout=connection.timeout)
+    if output == "json":
+        emit_json({"dry_run": dry_run, "topic": topic, "deleted": found and not dry_run})
+    elif not found:
+        click.echo(f"Topic {topic} does not exist: nothing was done")
+    else:
+        click.echo(f"{'Would delete' if dry_run else 'Deleted'} topic {topic}")
+
+
 @topics.command("list")
 @output_option
 @connection_options(timeout=30)
@@ -198,6 +233,10 @@ def list_(connection: Connection, output: str) -> None:
     emit(output, document, ("topic", "initial", "partitions", "epoch", "state"), rows)
     if output == "table":
         warn_of_unreadable(unreadable)
+
+
+def _exists(connection: Connection, topic: str) -> bool:
+    return topic in cluster_metadata(connection.reach(), connection.bootstrap_servers, connection.timeout).topics
 
 
 def _state(exists: bool, changing: bool, ordered: bool) -> str:

@@ -17,7 +17,7 @@ from ..group_gates import GateNeed, GroupGate
 from ..operations.description import GroupDescription, TopicDescription
 from ..operations.notices import Notice
 from ..topology.results import Change
-from .output import emit_table
+from .output import echo_wrapped, emit_table
 
 _STEPS = {
     "started": "no other controller can change this topic now",
@@ -143,7 +143,7 @@ def notices_document(found: Sequence[Notice]) -> list[dict[str, str]]:
 def show_notices(found: Sequence[Notice]) -> None:
     """Warnings on stderr, one per line."""
     for notice in found:
-        click.echo(f"WARNING: {notice.text}", err=True)
+        echo_wrapped(f"WARNING: {notice.text}", "  ", err=True)
 
 
 def change_document(change: Change) -> dict[str, Any]:

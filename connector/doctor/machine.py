@@ -13,7 +13,7 @@ from .findings import Finding, Status
 
 def check_machine() -> Iterator[Finding]:
     """The client library, and a Java runtime for `keyorder local` and `keyorder demo`; clients need none."""
-    library = f"confluent-kafka {confluent_kafka.version()[0]}, librdkafka {confluent_kafka.libversion()[0]}"
+    library = f"confluent-kafka {confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
     yield Finding("client library", "this machine", Status.OK, library)
     try:
         java = find_java()

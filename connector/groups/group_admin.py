@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import BrokerUnreachableError, UsageError
+from ...partitioner.errors import BrokerUnreachableError, GroupNotFoundError, UsageError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.gates.starts import Commit
 from ...partitioner.gates.waits import OriginFacts, Reason, why
@@ -64,6 +64,21 @@ class GroupStatus:
     state: str
     members: int
     partitions: tuple[PartitionStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """One group over all managed topics.
+
+    lag: records between its commits and the ends of the logs, summed. closed_gates: how many it stands before.
+    """
+
+    group: str
+    state: str
+    members: int
+    topics: tuple[str, ...]
+    lag: int
+    closed_gates: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +171,38 @@ class GroupAdmin:
         owned = {topic for topic, _ in self._describe(group).owners()}
         return [topic for topic in sorted(managed) if topic in owned or self._committed(group, topic)]
 
+    def groups(self) -> list[GroupSummary]:
+        """Every group that has committed something on a managed topic, by name.
+
+        Raises NotAuthorizedError, BrokerUnreachableError.
+        """
+        managed = self._topics.topics()
+        found = []
+        for group, by_topic in sorted(self._offsets.on_topics(self._offsets.groups(), managed).items()):
+            if not by_topic:
+                continue
+            described = self._describe(group)
+            closed = sum(
+                not gate.open
+                for topic, commits in by_topic.items()
+                for gate in self._gates(managed[topic], group, commits)
+            )
+            lag = 0
+            for topic, commits in by_topic.items():
+                ends = self._logs(topic, list(commits))
+                lag += sum(max(0, end - commits[p].offset) for (_, p), end in ends.items())
+            found.append(
+                GroupSummary(
+                    group, _state_name(described.state), len(described.members), tuple(sorted(by_topic)), lag, closed
+                )
+            )
+        return found
+
+    def require(self, group: str) -> None:
+        """Raises GroupNotFoundError for a group that the cluster does not know: a misspelt name is no empty answer."""
+        if self._describe(group).state is ConsumerGroupState.DEAD and group not in self._offsets.groups():
+            raise GroupNotFoundError(group)
+
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have committed something on the topic, by name."""
         return sorted(self._offsets.of_topic(topic))
@@ -232,7 +279,7 @@ class GroupAdmin:
         waived = [(w.partition, w.epoch) for w in active_waivers(self._config, timeline, group)]
         return group_gates(timeline, commits, waived)
 
-    def _logs(self, topic: str, partitions: range) -> dict[Place, int]:
+    def _logs(self, topic: str, partitions: Iterable[int]) -> dict[Place, int]:
         logs = LogOffsets(self._config)
         try:
             return logs.high_watermarks([(topic, p) for p in partitions], _TIMEOUT)

@@ -47,11 +47,15 @@ class Point(str, Enum):
     LATEST = "latest"
     TIME = "time"
     EPOCH = "epoch"
+    OFFSET = "offset"
+    SHIFT = "shift"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the group is set to. at: milliseconds since 1970 for TIME, the epoch's number for EPOCH."""
+    """What the group is set to. at: milliseconds since 1970 for TIME, the epoch's number for EPOCH, the
+    offset for OFFSET, records for SHIFT.
+    """
 
     point: Point
     at: int = 0
@@ -122,6 +126,14 @@ def _wanted(
         return dict(starts)
     if target.point is Point.LATEST:
         return dict(ends)
+    if target.point is Point.OFFSET:
+        return {p: min(max(target.at, starts[p]), ends[p]) for p in starts}
+    if target.point is Point.SHIFT:
+        before = _committed(client, timeline.topic, len(starts))
+        if not before:
+            raise UsageError(f"the group has no committed offset on {timeline.topic!r} to shift: name a point instead")
+        # A partition without a commit was made since the group began: it is read from its log's start.
+        return {p: min(max(before.get(p, starts[p]) + target.at, starts[p]), ends[p]) for p in starts}
     if target.point is Point.TIME:
         return _by_time(client, timeline.topic, target.at, starts, ends)
     epoch = next((e for e in timeline.epochs if e.number == target.at), None)

@@ -56,6 +56,20 @@ class TopicNotFoundError(UsageError, LookupError):
         )
 
 
+class GroupNotFoundError(UsageError, LookupError):
+    """The cluster has no consumer group of that name: it has no members and no committed offsets."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return (
+            f"consumer group {self.group!r} does not exist on this cluster (or this user may not describe it): "
+            "`keyorder groups list` shows those that read managed topics"
+        )
+
+
 class UnmanagedTopicError(UsageError):
     """The topic has no timeline yet, and nobody was allowed to begin one."""
 

@@ -13,7 +13,7 @@ from enum import Enum
 class Reason(str, Enum):
     """What a closed gate waits for. All but READING and UNKNOWN ask somebody to act."""
 
-    READING = "the group reads on"
+    READING = "waiting for the origin to be processed"
     UNKNOWN = "not looked at yet"
     NO_OWNER = "origin without an owner"
     PAUSED = "origin paused by the application"
@@ -93,5 +93,8 @@ def why(facts: OriginFacts, stalled_after: float = 5.0) -> tuple[Reason, str]:
         return Reason.READING, (
             f"the log of {place} begins at {facts.log_start}, above the group's {facts.committed}: its owner goes on there"
         )
-    owner = f"{facts.owner} is" if facts.owner else "the group is"
-    return Reason.READING, f"{owner} at {facts.committed} of {facts.needs} on {place}"
+    owner = facts.owner or "the group"
+    return Reason.READING, (
+        f"waiting for {owner} to commit {place} up to {facts.needs}; it is at {facts.committed}, "
+        f"{facts.needs - facts.committed} offsets to go"
+    )

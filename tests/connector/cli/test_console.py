@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from keyorder import Layout, TopicAdmin
-from keyorder.connector.cli.main import cli
+from keyorder.connector.cli.consume import CONSOLE_GROUP
+from keyorder.connector.cli.main import _run, cli
 from support.cluster import KafkaUnderTest
 from support.workload import Workload
 
@@ -61,6 +62,48 @@ def test_nulls_bytes_and_places_are_printed(kafka: KafkaUnderTest, topic_name: s
         "--print-place",
     ]
     assert run(kafka, *words, "--key-separator", " ") == (0, "0:0 a 1\n0:1 b null\n")
+
+
+def test_a_console_reader_leaves_no_group_behind(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Without --group the run has a group of its own, which would show as lag for ever."""
+    TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 1)
+    run(kafka, "produce", "--topic", topic_name, stdin="a\nb\n")
+    code, out = run(kafka, "consume", "--topic", topic_name, "--from-beginning", "--max-messages", "1")
+    assert (code, out) == (0, "a\n")
+    listed = kafka.admin().list_consumer_groups(request_timeout=20).result(21)
+    assert [found.group_id for found in listed.valid if found.group_id.startswith(CONSOLE_GROUP)] == []
+
+
+def test_errors_of_a_user_are_one_line_without_a_trace(
+    kafka: KafkaUnderTest, topic_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A topic that is not there, a setting that the client library does not know."""
+    TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 1)
+    there = ["--bootstrap-server", kafka.bootstrap_servers]
+    for words, code, text in (
+        (["consume", "--topic", topic_name + "x"], 2, "does not exist"),
+        (["consume", "--topic", topic_name, "--consumer-property", "fetch.mni.bytes=1"], None, "fetch.mni.bytes"),
+        (["produce", "--topic", topic_name, "--producer-property", "linger=1"], None, "linger"),
+    ):
+        ended = _run([*words, *there])
+        printed = capsys.readouterr().err
+        assert ended == code if code is not None else ended in (1, 2)
+        assert text in printed
+        assert "Traceback" not in printed
+
+
+def test_a_topic_is_made_once_and_deleted_by_name(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """--if-not-exists and --if-exists make scripts repeatable; a deletion asks for the topic's name."""
+    words = ["topics", "create", "--topic", topic_name, "--partitions", "2", "--if-not-exists", "--output", "json"]
+    assert json.loads(run(kafka, *words)[1])["layout"]["count"] == 2
+    assert json.loads(run(kafka, *words)[1])["created"] is False
+    gone = ["topics", "delete", "--topic", topic_name]
+    assert run(kafka, *gone)[0] == 1  # not confirmed
+    assert json.loads(run(kafka, *gone, "--dry-run", "--output", "json")[1])["deleted"] is False
+    assert json.loads(run(kafka, *gone, "--confirm", topic_name, "--output", "json")[1])["deleted"] is True
+    assert run(kafka, *gone, "--confirm", topic_name)[0] == 1
+    assert json.loads(run(kafka, *gone, "--if-exists", "--output", "json")[1])["deleted"] is False
+    assert json.loads(run(kafka, *words)[1])["layout"]["count"] == 2
 
 
 def test_a_line_without_separator_is_refused_by_its_number(kafka: KafkaUnderTest, topic_name: str) -> None:

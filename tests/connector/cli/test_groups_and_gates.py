@@ -55,7 +55,8 @@ def test_a_stuck_gate_is_listed_released_and_passed_anew_after_a_reset(
 
     words = ("gates", "release", *of_group, "--topic", topic_name, "--partition", 1, "--why", "reader is gone")
     assert keyorder(*words, "--dry-run").document["unprocessed"] == {"0": 1}
-    assert keyorder(*words).code == 130  # nobody said yes
+    unasked = keyorder(*words)
+    assert (unasked.code, "--yes" in unasked.error["message"]) == (2, True)  # nobody can say yes
     assert consumer.poll(0.3) is None
     assert keyorder(*words, "--yes", "--who", "olga").code == 0
     assert [m.value() for m in read(consumer, 1)] == [b"new"]
@@ -100,7 +101,29 @@ def test_offsets_are_reset_at_consistent_cuts(kafka: KafkaUnderTest, topic_name:
     assert keyorder(*words, "--to-epoch", 7).document["error"]["message"].endswith("it has 0, 1")
     assert keyorder(*words, "--to-epoch", 1, "--to-latest").code == 2
     assert keyorder(*words, "--to-datetime", "soon").code == 2
-    assert keyorder("gates", "list", "--group", "nobody", "--topic", topic_name).code == 0
+    assert keyorder(*words, "--to-offset", 1).document["offsets"] == {"0": 1, "1": 1}
+    assert keyorder(*words, "--shift-by", -1).document["offsets"] == {"0": 0, "1": 0}
+    assert keyorder(*words, "--to-offset", 99).document["offsets"] == {"0": 1, "1": 2}
+    assert keyorder(*words, "--shift-by", -99).document["offsets"] == {"0": 0, "1": 0}
+
+
+def test_a_misspelt_group_is_an_error_and_not_an_all_clear(
+    kafka: KafkaUnderTest, topic_name: str, keyorder: Command
+) -> None:
+    """Without a name every group is listed; a name that the cluster does not know is refused by every command."""
+    grown(kafka, topic_name)
+    consumer = stuck(kafka, topic_name)
+    (found,) = [g for g in keyorder("groups", "list").document["groups"] if g["group"] == topic_name]
+    assert (found["state"], found["members"], found["topics"], found["closed_gates"]) == ("Stable", 1, [topic_name], 1)
+    assert topic_name in keyorder("groups", "list", output="table").out
+    every = keyorder("gates", "list").document["gates"]
+    assert [g["partition"] for g in every if g["group"] == topic_name] == [1]
+    for words in (("gates", "list"), ("groups", "describe")):
+        refused = keyorder(*words, "--group", topic_name + "x")
+        assert (refused.code, refused.error["type"]) == (2, "GroupNotFoundError")
+    (gate,) = [f for f in keyorder("doctor", "--topic", topic_name).document["findings"] if f["check"] == "gates"]
+    assert (gate["status"], "partition 1 is closed" in gate["text"]) == ("warn", True)
+    consumer.close()
 
 
 def test_a_waiver_ends_with_its_topic(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
