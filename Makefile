@@ -14,7 +14,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories matrix lint check format docs bench clean
+.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix lint check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -90,6 +90,9 @@ format: $(STAMP)  ## rewrite the code in the house's format
 
 simulate: $(STAMP)  ## 100 000 simulated histories of the state machines, an hour or so; SIMULATIONS=n for another number, SEED=n for one
 	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),100000) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/simulation -q -rP -k histor
+
+conformance-removal: $(STAMP)  ## take each behaviour of the conformance page out of a copy and see its tests fail: IDS="K253-41 gate", AGAIN=1, REMOVALS=2
+	@$(BIN)/python tests/support/conformance_removal.py $(IDS) $(if $(AGAIN),--again) --jobs $(or $(REMOVALS),1)
 
 docs: $(STAMP)  ## tables and pages that are made from the code and its tests, and the whole as a site in build/site
 	@$(BIN)/python tests/support/conformance.py --write

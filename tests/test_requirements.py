@@ -18,6 +18,7 @@ from keyorder.partitioner.epochs import ChangePhase, Drain, Epoch, Retirement
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.gates.gate import Gates
 from keyorder.partitioner.modes import Mode
+from keyorder.partitioner.records.timeline_record import decode_timeline, encode_timeline
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline, crossings
 from support.dumb import key_of_hash, timeline_of
@@ -29,8 +30,8 @@ GROWN = timeline_of(1, [(2, {0: 5}, {1: 0})])
 
 @pytest.mark.kip("K253-15", "C-21")
 def test_a_partition_without_a_cut_is_not_in_the_map() -> None:
-    """Absent is no offset: an empty origin has the cut 0, and a partition that no key left has none."""
-    epoch = timeline_of(3, [(4, {0: 0}, {3: 0})]).newest
+    """Absent is no offset: an empty origin has the cut 0, and a partition that no key left has none, for every reader."""
+    epoch = decode_timeline(encode_timeline(timeline_of(3, [(4, {0: 0}, {3: 0})]))).newest
     assert (dict(epoch.ends), dict(epoch.begins)) == ({0: 0}, {3: 0})
     assert [epoch.ends.get(p) for p in (0, 1, 3)] == [0, None, None]
 

@@ -23,7 +23,7 @@ from keyorder.partitioner.changes.terms import ChangeTerms
 from keyorder.partitioner.epochs import ChangePhase, Epoch
 from keyorder.partitioner.errors import CountError, TruncationError, WriterLateError
 from keyorder.partitioner.records.control_records import LeaseState
-from support.change_rig import START, Rig
+from support.change_rig import RETIRED, START, Rig
 from support.dumb import timeline_of
 
 
@@ -56,7 +56,7 @@ def test_growth_without_writers() -> None:
     assert rig.machine.phase is Phase.DONE
 
 
-@pytest.mark.kip("K253-26", "K253-31", "K694-21")
+@pytest.mark.kip("K253-26", "K253-31", "K253-57", "K694-21")
 @pytest.mark.parametrize("nonces", [("a",), ("a", "b", "c")])
 def test_a_shrink_with_writers(nonces: tuple[str, ...]) -> None:
     """All that were there at the look have to be READY; the last READY, and only it, leads to the cuts."""
@@ -77,12 +77,27 @@ def test_partitions_are_made_up_to_the_highest_count_ever() -> None:
     assert EnsurePartitions(8) in Rig(target=4, timeline=shrunk).started()
 
 
+@pytest.mark.kip("K253-25")
 def test_plan_and_partitions_come_in_any_order() -> None:
     """PREPARE waits for both."""
     rig = Rig()
     rig.started()
     assert rig.step(PartitionsReady()) == []
     assert _only(rig.visible(), WriteTimeline).timeline.change.phase is ChangePhase.PREPARE
+
+
+@pytest.mark.kip("K253-02", "K253-67")
+@pytest.mark.parametrize(("target", "left"), [(3, []), (4, [])])
+def test_a_topic_grows_while_retired_partitions_hold_records(target: int, left: list[int]) -> None:
+    """2 -> 3 -> 2 with partition 2 not emptied: the growth commits, and a partition in use is no longer to be emptied."""
+    rig = Rig(target=target, timeline=RETIRED)
+    assert [d.partition for d in RETIRED.drains] == [2]
+    rig.started()
+    rig.announced()
+    rig.visible()
+    rig.looked()
+    commit = _only(rig.step(CutsRead(dict.fromkeys(range(target), 40), 1)), WriteTimeline).timeline
+    assert (commit.newest.count, [d.partition for d in commit.drains]) == (target, left)
 
 
 @pytest.mark.kip("K253-29")

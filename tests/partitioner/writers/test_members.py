@@ -28,7 +28,7 @@ def _live(writers: WriterSet, topic: str = "t") -> list[str]:
     return sorted(member.lease.nonce for member in writers.live(topic))
 
 
-@pytest.mark.kip("K903-01", "K903-03", "K903-08", "K903-16", "T-11")
+@pytest.mark.kip("K903-01", "K903-03", "K903-08", "K903-16", "C-24", "T-11")
 def test_a_delayed_ready_of_an_older_incarnation_completes_nothing() -> None:
     """M 17 says READY, the message is delayed; M comes back as 23; the old READY arrives: ineligible. 23's own counts."""
     writers = WriterSet()
