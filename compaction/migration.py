@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..connector import clock
@@ -19,7 +19,7 @@ from ..connector.admin import TopicAdmin
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, SWITCHED_CONFIG, Finding, check_compaction
 from ..connector.config import connection_of
 from ..connector.control.timeline_edit import edit
-from ..connector.kafka_errors import translate
+from ..connector.kafka_errors import ends_partition, translate
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import Headers, offset_of, place_of
 from ..connector.metadata import topic_config
@@ -142,7 +142,7 @@ def lacking_header(config: Mapping[str, Any], topic: str, partitions: int, heade
                 continue
             error = message.error()
             if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
+                if ends_partition(error, f"topic {topic}", servers):
                     open_.discard(place_of(message)[1])
                 continue
             headers: Headers = message.headers() or []  # type: ignore[assignment]  # values come as bytes

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from ..connector import clock
 from ..connector.config import connection_of
-from ..connector.kafka_errors import translate, translated
+from ..connector.kafka_errors import ends_partition, translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
 from ..connector.metadata import acquaint, cluster_metadata, identify, patiently, topic_config
@@ -23,7 +23,6 @@ _BATCH = 10_000
 _BATCH_ROWS = 100_000
 _DISCOVERY_S = 10.0
 _OVERTAKEN = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
-_FINAL = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
 
 class TopicLog:
@@ -84,11 +83,9 @@ class TopicLog:
             if error is None:
                 self.positions[message.partition()] = offset_of(message) + 1  # type: ignore[index]
                 read.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif ends_partition(error, f"topic {self._topic}", self._bootstrap):
                 p = message.partition()
                 self.positions[p] = max(self.positions[p], offset_of(message))  # type: ignore[index]
-            elif error.code() in _FINAL:
-                raise translate(error, "read", f"topic {self._topic}", self._bootstrap)
         return read
 
     def columns(self, ends: Mapping[int, int]) -> Iterator[Any]:

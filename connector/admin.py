@@ -30,7 +30,7 @@ from .control.rights import require_controller, require_new, require_visible
 from .control.timeline_edit import ChangeOpenError, edit
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
-from .metadata import identify, is_compacted, wait_for_partitions, wait_until_gone
+from .metadata import JUST_MADE, identify, is_compacted, wait_for_partitions, wait_until_gone
 from .operations import notices
 from .operations.aborting import Abort, abort
 from .operations.adopting import Adoption
@@ -145,7 +145,7 @@ class TopicAdmin:
         Raises LayoutError for an initial count that would move keys, IdentityMismatchError when it was and `again` is
         not given, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
         """
-        count = identify(self._admin, topic, self._bootstrap, timeout).partitions
+        count = identify(self._admin, topic, self._bootstrap, timeout, just_made=min(timeout, JUST_MADE)).partitions
         layout = None if initial_partition_count is None else same_routing(initial_partition_count, count)
         ensure(self._admin, self._bootstrap, timeout)
         require_controller(self._admin, self._bootstrap)

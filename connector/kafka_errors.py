@@ -39,6 +39,23 @@ _PASSING = {
     KafkaError.UNKNOWN_MEMBER_ID,
 }
 _UNKNOWN_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+# What a consumer is told while the library goes on trying: a broker away, a leader that moves. All else is final.
+_READ_AGAIN = {
+    *_UNREACHABLE,
+    *_PASSING,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.REQUEST_TIMED_OUT,
+    # The library looks for the coordinator of any `group.id`. A reader by assign() needs nothing of its group.
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
 
 
 def translate(error: KafkaError, operation: str, resource: str, bootstrap_servers: str = "?") -> KeyorderError:
@@ -54,6 +71,18 @@ def translate(error: KafkaError, operation: str, resource: str, bootstrap_server
         return NotAuthorizedError("log in to", "the cluster", error.str())
     passing = error.retriable() or code in _PASSING
     return KafkaOperationError(f"{operation} {resource}", f"{error.name()}: {error.str()}", passing)
+
+
+def ends_partition(error: KafkaError, resource: str, bootstrap_servers: str = "?") -> bool:
+    """Whether an error in place of a record is the end of its partition; False for one that passes by itself.
+
+    Raises what no second try fixes, typed: whoever reads a log to its end must not take "may not read" for "is empty".
+    """
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    if error.code() in _READ_AGAIN or error.retriable():
+        return False
+    raise translate(error, "read", resource, bootstrap_servers)
 
 
 @contextmanager

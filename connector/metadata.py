@@ -24,11 +24,13 @@ from tenacity import (
     wait_fixed,
 )
 
-from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError, PeerError
+from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError, PeerError, TopicNotFoundError
 from .kafka_errors import translate, translated
 
 T = TypeVar("T")
 _PATIENCE = 5.0
+# How long a topic that was just made may stay unknown to the broker that is asked; beyond it, it is not there.
+JUST_MADE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,12 @@ def identify(
     bootstrap_servers: str,
     timeout: float = 10.0,
     patience: float = 4 * _PATIENCE,
+    just_made: float = 0.0,
 ) -> TopicIdentity:
     """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError.
 
     patience: seconds over which it asks again while a broker is away; at least `timeout`.
+    just_made: seconds over which it asks again for a topic that is not there: a broker hears of a new one late.
     """
     # One that has just died takes its answer with it: a second try goes to another one.
     cluster = patiently(lambda: cluster_metadata(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
@@ -84,7 +88,10 @@ def identify(
 
     # Brokers answer, so what fails now is one that has just died or moved. A fresh look at the cluster comes before
     # each try, since the client would go on asking the one that it knows.
-    described = patiently(describe, max(timeout, patience))
+    described = Retrying(
+        stop=stop_after_delay(just_made), wait=wait_fixed(0.1), retry=retry_if_exception_type(TopicNotFoundError),
+        reraise=True,
+    )(lambda: patiently(describe, max(timeout, patience)))  # fmt: skip
     return TopicIdentity(str(described.topic_id), str(cluster.cluster_id), len(described.partitions))
 
 

@@ -1,4 +1,4 @@
-"""Ending a command that goes on until it is told to stop."""
+"""Ending a command by a signal: one that goes on until it is told to stop, and one that must tidy up first."""
 
 from __future__ import annotations
 
@@ -29,3 +29,20 @@ def stopped_by_signals() -> Iterator[threading.Event]:
         yield stop
     finally:
         restore()
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt here, as SIGINT does: what is open gets a chance to be given up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are none of its business
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -13,7 +13,7 @@ from ...partitioner.errors import BrokerUnreachableError, OrderError, TopicNotFo
 from ...partitioner.layout import Layout, same_routing
 from ..admin import TopicAdmin
 from ..kafka_errors import translate
-from ..metadata import cluster_metadata, identify
+from ..metadata import JUST_MADE, cluster_metadata, identify
 from ..operations.notices import of_adoption
 from ..operations.topic_settings import split_topic_config
 from .changes.confirming import confirm
@@ -114,7 +114,13 @@ def adopt(
     """
     client = connection.reach()
     with TopicAdmin(connection.config) as admin:
-        physical = identify(client, topic, connection.bootstrap_servers, connection.timeout).partitions
+        physical = identify(
+            client,
+            topic,
+            connection.bootstrap_servers,
+            connection.timeout,
+            just_made=min(connection.timeout, JUST_MADE),
+        ).partitions
         managed = admin.managed(topic)
         warnings = [] if managed else of_adoption(topic)
         if dry_run:

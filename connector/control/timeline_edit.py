@@ -48,6 +48,30 @@ def newest_timeline(messages: Iterable[ControlMessage], topic: str) -> Timeline 
     return last.record
 
 
+def give_up(config: Mapping[str, Any], topic: str, epoch: int) -> bool:
+    """Drop the open attempt that would commit `epoch`. False when it is not open (any more), or another one is.
+
+    From a fresh look under the topic's transactional id: whoever broke off may not know whether its COMMIT was decided.
+    Raises as `edit`.
+    """
+
+    def ours(timeline: Timeline | None) -> bool:
+        return timeline is not None and timeline.change is not None and timeline.change.epoch == epoch
+
+    # First without the pen: to take it from another controller that has gone on would stop that one.
+    if not ours(newest_timeline(readable(config, [timeline_slot(topic)], 15.0), topic)):
+        return False
+    dropped = False
+
+    def drop(timeline: Timeline) -> Timeline:
+        nonlocal dropped
+        dropped = ours(timeline)
+        return timeline.given_up() if dropped else timeline
+
+    edit(config, topic, drop, even_open=True)
+    return dropped
+
+
 def edit(
     config: Mapping[str, Any], topic: str, change: Callable[[Timeline], Timeline], even_open: bool = False
 ) -> Timeline:

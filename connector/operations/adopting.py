@@ -19,7 +19,7 @@ from ..config import milliseconds
 from ..control.control_reader import ControlReader
 from ..control.control_topics import timeline_slot
 from ..control.timeline_writer import TimelineWriter, UnknownResultError
-from ..metadata import identify
+from ..metadata import JUST_MADE, identify
 
 VIEW_AGE = "keyorder.view.age.ms"
 
@@ -63,7 +63,8 @@ class Adoption:
         topic = self._topic
         writer.start()
         reader.add([timeline_slot(topic)])
-        identity = identify(self._admin, topic, self._servers)
+        awaited = min(JUST_MADE, max(0.0, deadline - clock.now()))
+        identity = identify(self._admin, topic, self._servers, just_made=awaited)
         found = [m.record for m in reader.read_to_end() if m.key == timeline_key(topic)]
         if found and isinstance(found[-1], Timeline):
             stale = found[-1].topic_id != identity.topic_id and self._again

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from ...partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import connection_of
+from ..kafka_errors import ends_partition
 from ..log_offsets import LogOffsets
 from ..messages import offset_of
 from ..metadata import acquaint
@@ -38,7 +39,8 @@ def scan(
 ) -> list[PartitionStrays]:
     """The last `records` of each partition, judged by the timeline. Joins no group and commits nothing.
 
-    What is not read within `timeout` seconds is not counted. Raises BrokerUnreachableError, NotAuthorizedError.
+    What is not read within `timeout` seconds is not counted. Raises BrokerUnreachableError, NotAuthorizedError,
+    KafkaOperationError (a partition cannot be read).
     """
     logs = LogOffsets(config)
     try:
@@ -70,7 +72,7 @@ def scan(
                 partition, error = message.partition(), message.error()
                 assert partition is not None
                 if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:
+                    if ends_partition(error, f"topic {timeline.topic}", str(config.get("bootstrap.servers"))):
                         open_ends.discard(partition)
                     continue
                 offset = offset_of(message)

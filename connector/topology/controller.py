@@ -6,17 +6,26 @@ or none, and goes on from there; so the same command given again resumes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.changes.terms import ChangeTerms
 from ...partitioner.epochs import Retirement, Slice
-from ...partitioner.errors import BrokerUnreachableError, KafkaOperationError, WriterLateError
+from ...partitioner.errors import (
+    BrokerUnreachableError,
+    ControllerFencedError,
+    KafkaOperationError,
+    KeyorderError,
+    WriterLateError,
+)
 from ..config import connection_of
 from ..control.control_topics import ensure
 from ..control.rights import require_controller
+from ..control.timeline_edit import give_up
 from ..control.timeline_writer import UnknownResultError
 from .controller_run import ControllerRun, Copier
 from .results import Change, Progress, StepLog
@@ -34,6 +43,7 @@ class TopologyController:
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._admin = AdminClient(connection_of(config))
         self._log = StepLog(progress)
+        self._left_open: int | None = None  # the number of an attempt of an earlier life, until it is known to be over
 
     def change(self, count: int, terms: ChangeTerms | None = None, retirement: Retirement | None = None) -> Change:
         """Bring the topic to `count` partitions; resumes or gives up what a killed controller left.
@@ -47,12 +57,13 @@ class TopologyController:
         require_controller(self._admin, self._bootstrap, self.topic, count)
         while True:
             run = self._run(count, terms, retirement)
-            try:
-                return run.drive()
-            except _START_OVER as error:
-                self._start_over(error, terms)
-            finally:
-                run.close()
+            with self._broken_off(run):
+                try:
+                    return run.drive()
+                except _START_OVER as error:
+                    self._start_over(error, terms, run)
+                finally:
+                    run.close()
 
     def rehome(
         self, pieces: Iterable[Slice], copier: Copier, terms: ChangeTerms | None = None
@@ -70,13 +81,14 @@ class TopologyController:
                 self._log.restart()
                 while True:
                     run = run or self._run(copier.timeline.newest.count, terms, None, copier)
-                    try:
-                        looked_at = run.drive(piece).changed
-                        break
-                    except _START_OVER as error:
-                        self._start_over(error, terms)
-                        run.close()
-                        run = None
+                    with self._broken_off(run):
+                        try:
+                            looked_at = run.drive(piece).changed
+                            break
+                        except _START_OVER as error:
+                            self._start_over(error, terms, run)
+                            run.close()
+                            run = None
                 yield looked_at
         finally:
             if run is not None:
@@ -87,10 +99,34 @@ class TopologyController:
     ) -> ControllerRun:
         return ControllerRun(self._config, self.topic, self._admin, self._log, count, terms, retirement, copier)
 
+    @contextmanager
+    def _broken_off(self, run: ControllerRun) -> Iterator[None]:
+        """An error or an interrupt that leaves here gives the open attempt up first: writers hold records for it."""
+        try:
+            yield
+        except ControllerFencedError:
+            raise  # what is open now is the other controller's
+        except BaseException:
+            number = run.attempt_open or self._left_open
+            if number is not None:
+                self._give_up(number)
+            raise
+
+    def _give_up(self, number: int) -> None:
+        try:
+            if give_up(self._config, self.topic, number):
+                self._log.note(f"given up epoch {number}")
+        except (KeyorderError, KafkaException, SystemError) as error:
+            self._log.note(f"epoch {number} is still open, the same command again resumes: {error}")
+
     def _start_over(
-        self, error: UnknownResultError | BrokerUnreachableError | KafkaOperationError, terms: ChangeTerms
+        self,
+        error: UnknownResultError | BrokerUnreachableError | KafkaOperationError,
+        terms: ChangeTerms,
+        run: ControllerRun,
     ) -> None:
         """Note it, or raise where trying again is no use or the time is over."""
+        self._left_open = run.attempt_open or self._left_open
         if not error.retriable:
             raise error
         self._log.note(f"start over: {error}")

@@ -118,6 +118,14 @@ class ControllerRun:
             self._listen(0.0 if self._actions else 0.02)
         return self._result
 
+    @property
+    def attempt_open(self) -> int | None:
+        """The number of this life's attempt that may be open in the control topic; None when it has none."""
+        if self._machine.phase in (events.Phase.BEGIN, events.Phase.CLEARING, events.Phase.DONE, events.Phase.FAILED):
+            return None
+        written = self._awaited or self._machine.timeline
+        return None if written is None else written.last_number
+
     def _start(self) -> None:
         self._writer.start()
         # Only now: what is read before the others are fenced may still be overtaken by one of them.

@@ -11,14 +11,14 @@ from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.changes.scaling_policy import GroupLag, Load
 from ...partitioner.errors import BrokerUnreachableError
 from .. import clock
 from ..config import connection_of
-from ..kafka_errors import translate, translated
+from ..kafka_errors import ends_partition, translate, translated
 from ..log_offsets import LogOffsets
 from ..messages import place_of
 from ..metadata import acquaint
@@ -162,7 +162,7 @@ class LoadMeter:
                         error = message.error()
                         if error is None:
                             totals.setdefault(partition, []).append(size_of(message))
-                        elif error.code() != KafkaError._PARTITION_EOF:
+                        elif not ends_partition(error, f"topic {topic}", self._servers):
                             continue
                         if error is not None or len(totals[partition]) >= _NEWEST:
                             open_ends.discard(partition)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from ...partitioner.errors import BrokerUnreachableError
 from .. import clock
 from ..config import connection_of
-from ..kafka_errors import translate
+from ..kafka_errors import ends_partition
 from ..metadata import acquaint
 
 _BATCH = 1_000
-# What the client library gets over by itself.
-_FINAL = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 
 
 class LogScan:
@@ -74,7 +72,5 @@ class LogScan:
         if error is None:
             self._next[partition] = offset + 1
             each(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
+        elif ends_partition(error, f"topic {self.topic}", self._bootstrap):
             self._next[partition] = max(self._next[partition], offset)
-        elif error.code() in _FINAL:
-            raise translate(error, "read", f"topic {self.topic}", self._bootstrap)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from ...connector import clock
 from ...connector.config import connection_of
 from ...connector.control.control_topics import Slot
-from ...connector.kafka_errors import translate, translated
+from ...connector.kafka_errors import ends_partition, translate, translated
 from ...connector.log_offsets import LogOffsets
 from ...connector.messages import offset_of
 from ...connector.metadata import acquaint, wait_for_partitions
@@ -139,10 +139,8 @@ class MarkerReader:
     def _take(self, message: Any) -> None:
         error, partition, offset = message.error(), message.partition(), offset_of(message)
         if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
+            if ends_partition(error, f"topic {MARKER_TOPIC}", self._servers):
                 self._next[partition] = max(self._next[partition], offset)
-            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise translate(error, "read", f"topic {MARKER_TOPIC}", self._servers)
             return
         key, value = message.key(), message.value()
         if key is not None and value is not None:

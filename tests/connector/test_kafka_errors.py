@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
-from keyorder.connector.kafka_errors import may_still_arrive, translate
+from keyorder.connector.kafka_errors import ends_partition, may_still_arrive, translate
+from keyorder.partitioner.errors import KafkaOperationError, KeyorderError, NotAuthorizedError, TopicNotFoundError
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,33 @@ def test_a_commit_in_the_middle_of_a_rebalance_may_be_tried_again(code: int) -> 
 def test_what_may_be_on_the_wire_still(code: int, transactional: bool, expected: bool) -> None:
     """READY and LEFT wait for it: a record that came after them would be a stray."""
     assert may_still_arrive(code, transactional) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        (KafkaError._PARTITION_EOF, True),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, False),
+        (KafkaError._TRANSPORT, False),
+        (KafkaError.FENCED_LEADER_EPOCH, False),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_what_a_reader_may_pass_over(code: int, ends: bool) -> None:
+    """The end of a partition, and what the client library goes on trying by itself."""
+    assert ends_partition(KafkaError(code), "topic t") is ends
+
+
+@pytest.mark.parametrize(
+    ("code", "typed"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAuthorizedError),
+        (KafkaError._UNKNOWN_TOPIC, TopicNotFoundError),
+        (KafkaError._BAD_MSG, KafkaOperationError),
+        (KafkaError._AUTO_OFFSET_RESET, KafkaOperationError),
+    ],
+)
+def test_what_a_reader_must_not_pass_over(code: int, typed: type[KeyorderError]) -> None:
+    """A log that cannot be read is not an empty one."""
+    with pytest.raises(typed):
+        ends_partition(KafkaError(code), "topic t")

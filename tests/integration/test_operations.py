@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -11,12 +12,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewTopic,
     ResourceType,
 )
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.control.timeline_edit import ChangeOpenError, edit
 from keyorder.connector.group_gates import GateNeed
 from keyorder.connector.operations.change_status import Answer
+from keyorder.connector.operations.description import TopicDescription
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import PartitionStatus
 from keyorder.connector.topology.results import Change
@@ -215,3 +218,21 @@ def test_a_delay_of_none_still_waits_for_groups_until_it_is_forced(kafka: KafkaU
     assert not admin.shrink(topic_name, 1, delay_ms=0, force=True).changed
     (emptied,) = admin.drain(topic_name)
     assert (emptied.done, emptied.what) == (True, "emptied below 10")
+
+
+def test_a_topic_that_is_made_while_it_is_adopted_is_waited_for(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A broker hears of a new topic late: adoption right after a stock create asks again, and does not say "not there"."""
+    client = kafka.admin()
+    begun = threading.Event()
+
+    def adopt() -> TopicDescription:
+        begun.set()
+        return TopicAdmin(kafka.client_config()).adopt(topic_name)
+
+    with ThreadPoolExecutor(1) as pool:
+        adopting = pool.submit(adopt)
+        assert begun.wait(30)
+        with pytest.raises(FutureTimeout):
+            adopting.result(1.0)  # nobody has made it yet: it is being asked for
+        client.create_topics([NewTopic(topic_name, 3, 1)])[topic_name].result(30)
+        assert adopting.result(60).layout.count == 3

@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.compaction.migration import lacking_header
+from keyorder.connector.doctor.findings import Status
+from keyorder.connector.doctor.topics import check_topic
+from keyorder.connector.topology.load import LoadMeter
 from keyorder.partitioner.errors import NotAuthorizedError, TopicNotFoundError, UnmanagedTopicError
 from support.cluster import ClusterSpec, KafkaUnderTest
 from support.rights import Right, grant_exactly, rights
@@ -156,3 +160,36 @@ def test_a_missing_right_is_named_and_nothing_is_half_done(
             left.timeline(topic_name)
     grant_exactly(guarded.admin(), "app", [*others, right], stage.names)
     stage.act(right.role)
+
+
+def test_records_that_may_not_be_read_are_not_well(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """Describe shows the topic; its records stay unread. "No misplaced record" would be a claim about nothing."""
+    stage = Stage(guarded, topic_name)
+    stage.prepare("controller")
+    mine = [right for right in RIGHTS if right.role == "controller"]
+    grant_exactly(guarded.admin(), "app", mine, stage.names)
+
+    found = TopicAdmin(stage.app).describe(topic_name, groups=(), records=10)
+
+    assert found.strays is None
+    assert "TOPIC_AUTHORIZATION_FAILED" in found.strays_problem
+    findings = list(check_topic(stage.app, guarded.admin("app"), TopicAdmin(stage.app).timeline(topic_name), 10, 10.0))
+    assert [f.status for f in findings if f.check == "strays"] == []
+    assert any(f.status is Status.UNKNOWN and "read" in f.text for f in findings), findings
+
+
+def test_an_unreadable_sample_is_no_empty_sample(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """A strategy is not switched on the word of records that nobody may read, and bytes per second are not 0."""
+    stage = Stage(guarded, topic_name)
+    stage.prepare("controller")
+    mine = [right for right in RIGHTS if right.role == "controller"]
+    grant_exactly(guarded.admin(), "app", mine, stage.names)
+
+    with pytest.raises(NotAuthorizedError, match="TOPIC_AUTHORIZATION_FAILED"):
+        lacking_header(stage.app, topic_name, 2, "version", 10)
+    meter = LoadMeter(stage.app)
+    try:
+        with pytest.raises(NotAuthorizedError, match="TOPIC_AUTHORIZATION_FAILED"):
+            meter.measure(topic_name, 2, 2, 0.0, sizes=True)
+    finally:
+        meter.close()

@@ -14,6 +14,7 @@ from ...operations.forecast import ForcedDrain
 from ...operations.notices import Code, of_change
 from ..connecting import Connection, connection_options
 from ..output import emit_json, output_option
+from ..signals import interrupted_by_sigterm
 from ..topics_output import change_document, show_change, show_notices, steps_shown
 from .confirming import confirm
 from .plan_output import forced_document, plan_document, show_plan
@@ -94,6 +95,7 @@ def expand(
     A change that does not get through within --timeout is given up; the layout is then as it was before. --group and
     --sample go with --dry-run.
     """
+    _only_planned(groups, sample, dry_run)
     connection.reach()
     with TopicAdmin(connection.config) as admin:
         timeline = admin.timeline(topic)
@@ -103,7 +105,11 @@ def expand(
         _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
         return
     show_notices(of_change(timeline, partitions))
-    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
+    with (
+        interrupted_by_sigterm(),
+        steps_shown(topic, partitions) as progress,
+        TopicAdmin(connection.config, progress) as admin,
+    ):
         change = admin.expand(topic, partitions, connection.timeout)
     if output == "json":
         emit_json(change_document(change))
@@ -148,6 +154,7 @@ def shrink(
     """
     if confirmation is not None and not force:
         raise click.UsageError("--confirm goes with --force.")
+    _only_planned(groups, sample, dry_run)
     connection.reach()
     retirement = Retirement(immediate, _names(waited), delay_ms, force)
     with TopicAdmin(connection.config) as admin:
@@ -164,7 +171,11 @@ def shrink(
     show_notices(of_change(timeline, partitions))
     if lost is not None:
         confirm(topic, confirmation, lost.lines())
-    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
+    with (
+        interrupted_by_sigterm(),
+        steps_shown(topic, partitions) as progress,
+        TopicAdmin(connection.config, progress) as admin,
+    ):
         change = admin.shrink(topic, partitions, immediate, retirement.groups, connection.timeout, delay_ms, force)
         show_notices([notice for notice in change.warnings if notice.code in (Code.SWITCH_OFF, Code.COMPACTED)])
         drained = admin.drain(topic) if retirement.asked_for else []
@@ -197,6 +208,13 @@ def _show_plan(
     show_plan(found)
     for line in [] if lost is None else lost.lines():
         click.echo(line)
+
+
+def _only_planned(groups: Sequence[str], sample: float, dry_run: bool) -> None:
+    """Who gives a flag of a plan may think that nothing is changed: refuse it without --dry-run."""
+    given = [flag for flag, value in (("--group", groups), ("--sample", sample)) if value]
+    if given and not dry_run:
+        raise click.UsageError(f"{' and '.join(given)} only plan a change: add --dry-run, or leave them out to do it.")
 
 
 def _names(words: str) -> tuple[str, ...]:

@@ -214,7 +214,7 @@ def test_a_dry_run_of_a_creation_asks_the_broker(kafka: KafkaUnderTest, topic_na
         (["create", "--partitions", "2", "--config", "retention.ms"], 2, "UsageError", "NAME=VALUE"),
         (["create"], 2, "MissingParameter", "--partitions"),
         (["describe"], 2, "TopicNotFoundError", "does not exist"),
-        (["adopt"], 2, "TopicNotFoundError", "does not exist"),
+        (["adopt", "--timeout", "1"], 2, "TopicNotFoundError", "does not exist"),
         (["expand", "--partitions", "6"], 2, "TopicNotFoundError", "does not exist"),
     ],
 )  # fmt: skip
@@ -299,3 +299,20 @@ def test_a_topic_shrinks_and_the_dry_run_names_who_is_waited_for(kafka: KafkaUnd
     assert [step["done"] for step in shrunk.document["drained"]] == [True, True]
     described = TopicAdmin(kafka.client_config()).describe(topic_name)
     assert (described.layout.count, described.partitions) == (2, 4)
+
+
+@pytest.mark.parametrize("command", ["expand", "shrink"])
+@pytest.mark.parametrize("flag", [("--group", "g"), ("--sample", "1")])
+def test_flags_of_a_plan_do_not_change_a_topic(
+    kafka: KafkaUnderTest, topic_name: str, command: str, flag: tuple[str, str]
+) -> None:
+    """Who asks for a group's backlog or a sample means a plan: without --dry-run that is wrong usage, and nothing changes."""
+    before = TopicAdmin(kafka.client_config()).create(topic_name, 2, initial_partition_count=1)
+    count = 3 if command == "expand" else 1
+
+    failed = topics(kafka, command, "--topic", topic_name, "--partitions", count, *flag)
+
+    assert (failed.code, failed.error["type"]) == (2, "UsageError")
+    assert flag[0] in failed.error["message"]
+    assert "--dry-run" in failed.error["message"]
+    assert TopicAdmin(kafka.client_config()).describe(topic_name) == before
