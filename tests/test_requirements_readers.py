@@ -94,7 +94,7 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
     return intake, owned
 
 
-@pytest.mark.kip("K253-18", "K253-60", "K253-23")
+@pytest.mark.kip("K253-18", "K253-23", "K253-28", "K253-60")
 def test_a_hint_newer_than_the_view_makes_the_reader_look_and_judge_anew() -> None:
     """The record of a moved key says that the count has changed: the new gate holds it, and nobody rejoins anything."""
     views = _Views(BEFORE, as_of=clock.now(), newest=GROWN)
@@ -222,6 +222,33 @@ def test_a_position_is_told_at_the_start_and_behind_a_cut_after_the_flush() -> N
 
     assert events == [("flush", [0]), ("commit", [(0, 5, "ko1:1")])]
     assert (owned.committed, owned.committed_epoch) == (5, 1)
+
+
+@pytest.mark.kip("K253-48", "T-9")
+def test_a_position_is_told_at_the_start_at_the_end_and_past_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 10, at the end of the log at 30, past a cut at 35; not on the way at 20, and not when nothing has changed."""
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+    owned = Owned(TOPIC, 0)
+    owned.start_at(10)
+    committer, events, members = _committer(BEFORE, owned)
+
+    def told(position: int, timeline: Timeline = BEFORE) -> list[Any]:
+        """What one turn at this position commits."""
+        events.clear()
+        owned.processed = owned.returned = position
+        members.current = SimpleNamespace(timeline=timeline)
+        committer.flush_and_prove()
+        committer.periodic()
+        return [places for what, places in events if what == "commit"]
+
+    assert told(10) == [[(0, 10, "ko1:0")]]
+    assert told(20) == []
+    now += SETTINGS.auto_commit_interval  # at the end of the log nothing follows, so the interval passes there
+    assert told(30) == [[(0, 30, "ko1:0")]]
+    assert told(35, timeline_of(1, [(2, {0: 33}, {1: 0})])) == [[(0, 35, "ko1:1")]]
+    now += SETTINGS.auto_commit_interval
+    assert told(35, timeline_of(1, [(2, {0: 33}, {1: 0})])) == []
 
 
 @pytest.mark.kip("K253-20")

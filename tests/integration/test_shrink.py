@@ -137,7 +137,7 @@ def test_unkeyed_records_of_a_retired_partition_are_still_read(kafka: KafkaUnder
     assert values == {b"0", b"1", b"2", b"3"}
 
 
-@pytest.mark.kip("K253-03", "K253-34", "K694-14", "K694-21", "K694-22")
+@pytest.mark.kip("K253-03", "K253-34", "K694-01", "K694-14", "K694-21", "K694-22")
 def test_a_retired_partition_is_emptied_exactly_to_its_cut(kafka: KafkaUnderTest, topic_name: str) -> None:
     """ReadOnly until the named group has read it, then None, then empty up to the cut and no further; then used again."""
     admin = TopicAdmin(kafka.client_config())

@@ -54,6 +54,7 @@ def test_an_even_load_leads_to_an_even_count(rate: float, step: str, count: int)
     assert settled(even(rate, Layout(4, 4)), Layout(4, 4), with_policy(step=step)).count == count
 
 
+@pytest.mark.kip("K253-05")
 def test_one_busy_partition_is_split_in_its_turn() -> None:
     """Partitions are split in order: relieving 1 of 4 takes two more, not eight."""
     decision = settled(Load({0: 700, 1: 1_100, 2: 650, 3: 600}), Layout(4, 4))

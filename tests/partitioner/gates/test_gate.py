@@ -50,7 +50,7 @@ def test_first_partitions_are_never_gated_by_growth() -> None:
     assert gates.open_now(_at()).first_closed(0) is None
 
 
-@pytest.mark.kip("K253-55", "K253-57", "K253-58", "K253-59", "K253-35", "T-8")
+@pytest.mark.kip("K253-55", "K253-57", "K253-58", "K253-59", "K253-35", "K694-02", "T-8")
 def test_a_shrink_holds_the_taking_partition_from_its_cut_on() -> None:
     """4 -> 3: partition 0 may be read up to 150 while partition 3 is at 39 of 40; at 40 nothing holds it."""
     timeline = timeline_of(3, [(3, {3: 40}, {0: 150})], start=4)

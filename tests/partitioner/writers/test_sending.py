@@ -44,7 +44,7 @@ def _take_all(sent: list[tuple[bytes | None, int]]) -> object:
     return send
 
 
-@pytest.mark.kip("K253-26", "C-07")
+@pytest.mark.kip("K253-26", "K253-28", "C-07")
 def test_only_moving_keys_are_held() -> None:
     """While a PREPARE is open; before it, during the PLAN, and after it all flow."""
     sending: TopicSending[int] = TopicSending(START)
