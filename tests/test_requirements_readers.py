@@ -224,6 +224,22 @@ def test_a_position_is_told_at_the_start_and_behind_a_cut_after_the_flush() -> N
     assert (owned.committed, owned.committed_epoch) == (5, 1)
 
 
+@pytest.mark.kip("K253-61")
+def test_with_ordered_delivery_off_a_member_flushes_and_proves_all_the_same() -> None:
+    """Members that do wait, of this group or a later one, need the proof."""
+    owned = Owned(TOPIC, 0)
+    owned.start_at(5)
+    committer, events, members = _committer(replace(BEFORE, ordered=False), owned)
+    committer.flush_and_prove()
+    members.current = SimpleNamespace(timeline=replace(GROWN, ordered=False))
+    committer.gates, _, _ = _gatekeeper(replace(GROWN, ordered=False), owned, ordered=False)
+    owned.start_at(5)
+
+    committer.flush_and_prove()
+
+    assert events[1:] == [("flush", [0]), ("commit", [(0, 5, "ko1:1")])]
+
+
 @pytest.mark.kip("K253-48", "T-9")
 def test_a_position_is_told_at_the_start_at_the_end_and_past_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 10, at the end of the log at 30, past a cut at 35; not on the way at 20, and not when nothing has changed."""

@@ -19,7 +19,7 @@ def test_it_is_due_from_time_to_time(kafka: KafkaUnderTest) -> None:
     assert [now for now in (0.0, 5.0, 9.9, 10.0, 19.0, 20.0) if job.due(now)] == [0.0, 10.0, 20.0]
 
 
-@pytest.mark.kip("K694-03", "K694-20")
+@pytest.mark.kip("K253-03", "K253-34", "K694-01", "K694-03", "K694-20", "K694-22")
 def test_a_retired_partition_is_emptied_once_it_may_be(kafka: KafkaUnderTest, topic_name: str) -> None:
     """A wait is told once; a topic that is being changed here is left alone; what is done is told and not done again."""
     config = {**QUICK, "delete.topic.partition.enable": "true", "delete.topic.partition.interval.delay.ms": "1"}

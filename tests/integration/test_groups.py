@@ -24,7 +24,7 @@ class Log(KeyRebalanceListener):
         self.events.append(("load", sorted(p.partition for p in partitions)))
 
 
-@pytest.mark.kip("K253-04", "K253-19", "K253-20", "K253-21", "K253-49", "C-01")
+@pytest.mark.kip("K253-04", "K253-12", "K253-19", "K253-20", "K253-21", "K253-49", "C-01")
 def test_flush_and_load_run_between_a_moved_keys_records(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Last record at the old home, flush, load, first record at the new home; also across two members."""
     admin = TopicAdmin(kafka.client_config())
@@ -43,6 +43,7 @@ def test_flush_and_load_run_between_a_moved_keys_records(kafka: KafkaUnderTest, 
     log.events.append(("record", (new.value() or b"").decode()))
 
     assert (old.partition(), new.partition()) == (0, 1)
+    assert (old.headers(), new.headers()) == (None, [("keyorder-epoch", b"1")])
     assert log.events == [("record", "old"), ("flush", [0]), ("load", [1]), ("record", "new")]
     consumer.close()
 
@@ -178,7 +179,7 @@ def test_a_lost_commit_of_an_origin_stops_the_group(kafka: KafkaUnderTest, topic
     consumer.close()
 
 
-@pytest.mark.kip("C-09")
+@pytest.mark.kip("K253-51", "C-09")
 def test_seeking_an_origin_back_closes_the_gate_again(kafka: KafkaUnderTest, topic_name: str) -> None:
     """After the rewind the old record comes first again, for the next owner of both too."""
     admin = TopicAdmin(kafka.client_config())

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewPartitions
+from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.crash import CONTROLLER_STEPS
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
@@ -34,6 +36,32 @@ def test_grows_under_load_with_a_member_joining_and_one_killed(
 
         assert_in_order(verdict)
         assert verdict.keys_moved > 50
+
+
+@pytest.mark.kip("K253-24")
+def test_partitions_that_somebody_else_adds_stay_unused_until_a_layout_names_them(
+    kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """By Kafka's own tool: no record goes there, with a key or without, before the topic is expanded to them."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    cluster = kafka.admin()
+    cluster.create_partitions([NewPartitions(topic_name, 4)])[topic_name].result(20)
+    with OrderedProducer({**kafka.client_config(), "linger.ms": 0}) as producer:
+
+        def used() -> set[int | None]:
+            """Where records go now."""
+            partitions: set[int | None] = set()
+            for number in range(40):
+                for key in (f"k{number}", None):
+                    producer.produce(topic_name, b"v", key, on_delivery=lambda _, m: partitions.add(m.partition()))
+                assert producer.flush(20) == 0
+            return partitions
+
+        assert used() == {0, 1}
+        assert admin.expand(topic_name, 4).changed
+        assert used() == {0, 1, 2, 3}
+    assert dict(admin.describe(topic_name).epochs[-1].begins) == {2: 0, 3: 0}
 
 
 @pytest.mark.kip("K253-29")

@@ -172,6 +172,22 @@ def test_a_record_that_timed_out_is_waited_for_one_request_longer() -> None:
     assert sending.ready_epoch(30.0) == 1
 
 
+@pytest.mark.kip("K253-64")
+def test_a_record_that_follows_an_earlier_one_is_waited_for_too() -> None:
+    """A move tombstone goes out after its key's record was acknowledged: a READY that is not said yet waits for it."""
+    sending: TopicSending[int] = TopicSending(START)
+    sending.cohort(0).unresolved = 1
+    first = sending.cohort(0)
+    sending.apply(_prepare(START, 3))
+    follower = sending.side_cohort(1)
+    follower.unresolved = 1
+    first.unresolved = 0
+    assert sending.ready_epoch(0) is None
+    follower.unresolved = 0
+    assert sending.ready_epoch(0) == 1
+
+
+@pytest.mark.kip("K903-17")
 def test_a_writer_that_starts_under_a_prepare_is_ready_at_once_and_holds_from_its_first_record() -> None:
     """It has sent nothing, and sends nothing of the moving keys."""
     sending: TopicSending[int] = TopicSending(_prepare(START, 3))
