@@ -22,10 +22,12 @@ from keyorder.connector.consuming.records.parcels import MessageParcel, items_of
 from keyorder.connector.consuming.records.reading import Intake
 from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
+from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.errors import PeerError, StaleViewError
 from keyorder.partitioner.gates.starts import Commit, flushed_epoch
+from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.routing import HINT_HEADER
-from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.timeline import Timeline, crossings
 from support.dumb import key_of_hash, timeline_of
 
 TOPIC = "t"
@@ -374,6 +376,19 @@ def test_without_ordered_delivery_nothing_is_held_or_asked() -> None:
         keeper, others, _ = _gatekeeper(timeline, owned, ordered)
         keeper.open_what_may()
         assert (owned.limit, owned.fetching, others.watched, keeper.busy) == (inf, True, set(), False)
+
+
+@pytest.mark.kip("K694-14", "C-12")
+def test_a_partition_with_none_is_read_no_further_than_its_cut() -> None:
+    """ReadOnly: nothing ends it. None: what lies above its cut is held back, with a key or without, whatever the gates say."""
+    moves = crossings(1, 2, 1)
+    prepared = timeline_of(1, [], start=2).opened(1, ChangePhase.PLAN).prepared()
+    retired = prepared.committed({q: 4 for q, _ in moves}, {p: 9 for _, p in moves})
+    for mode, limit in ((Mode.READ_ONLY, inf), (Mode.NONE, 4)):
+        owned = Owned(TOPIC, 1)
+        keeper, _, _ = _gatekeeper(retired.drained(1, mode), owned)
+        keeper.open_what_may()
+        assert (owned.limit, owned.fetching) == (limit, True)
 
 
 def test_a_position_passes_what_is_gone_before_a_closed_gate() -> None:

@@ -7,6 +7,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyorder.partitioner.epochs import ChangePhase
+from keyorder.partitioner.modes import Mode
 from keyorder.streaming.source.offsets import Place, Range, from_dict, to_dict
 from keyorder.streaming.source.planner import Situation, admit, consistent, plan, stuck
 from keyorder.streaming.source.tasks import pack, split
@@ -132,6 +134,21 @@ def test_a_log_start_counts_as_read() -> None:
     assert closed.ends == {("t", 0): 8, ("t", 1): 0}
     assert str(closed.closed[0]) == "epoch 1: from offset 0 on it waits for partition 0 to 5 (at 4)"
     assert opened.ends == {("t", 0): 8, ("t", 1): 3}
+
+
+@pytest.mark.kip("K694-14", "C-12")
+def test_a_partition_with_none_is_read_no_further_than_its_cut() -> None:
+    """ReadOnly is read to its end; with None a batch ends at the cut, and one that is past it stays where it is."""
+    prepared = timeline_of(1, [], start=2).opened(1, ChangePhase.PLAN).prepared()
+    retired = prepared.committed({1: 4}, {0: 9})
+    ends = {("t", 0): 9, ("t", 1): 7}
+
+    def planned(mode: Mode, begin: int) -> int:
+        """Where a batch of partition 1 ends that begins at `begin`."""
+        situation = Situation(ends, dict.fromkeys(ends, 0), {"t": retired.drained(1, mode)})
+        return plan({("t", 0): 0, ("t", 1): begin}, situation, None).ends["t", 1]
+
+    assert (planned(Mode.READ_ONLY, 0), planned(Mode.NONE, 0), planned(Mode.NONE, 5)) == (7, 4, 5)
 
 
 def test_a_waived_gate_is_open() -> None:
