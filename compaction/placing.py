@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..connector.arrow.hashing import hash_column, key_buffers
 from ..connector.arrow.parcels import stays_of
 from ..connector.consuming.view import View
+from ..partitioner.hashing import DEFAULT_HASH
 from ..partitioner.routing import HINT_HEADER, Routing
 from . import column_kernels as kernels
 from .column_lists import python_bytes, python_headers
@@ -27,7 +28,8 @@ _HINT, _COPY = (np.frombuffer(name.encode(), np.uint8) for name in (HINT_HEADER,
 class Places:
     """Of each row of a batch. keep: whether it is a version at all; without a key, or as a move tombstone, it is none.
 
-    hashes: of the key. known, version, epoch, offset: its rank; of a compactor's copy that of its original.
+    hashes: of the key; murmur2, whatever the topic's hash is. known, version, epoch, offset: its rank; of a compactor's
+    copy that of its original.
     at_epoch, at_offset: where it lies. malformed, stray, moved (a move tombstone), copies: what is counted of it.
     """
 
@@ -70,10 +72,10 @@ class Placer:
         keys, partitions = batch.column("key"), batch.column("partition").to_numpy(zero_copy_only=False)
         offsets = batch.column("offset").to_numpy(zero_copy_only=False)
         hashes = hash_column(keys)
-        epochs, stray = self._epochs(view.routing, hashes, partitions, offsets)
+        epochs, stray = self._epochs(view.routing, keys, hashes, partitions, offsets)
         if self._shows_newer(view, hint, stray):
             view = look()
-            epochs, stray = self._epochs(view.routing, hashes, partitions, offsets)
+            epochs, stray = self._epochs(view.routing, keys, hashes, partitions, offsets)
         keep, moved = hashes >= 0, np.zeros(rows, bool)
         null = batch.column("value").is_null().to_numpy(zero_copy_only=False)
         doubtful = np.flatnonzero(keep & null & (hint >= 0))
@@ -107,12 +109,16 @@ class Placer:
             _COPY.ctypes.data, len(_COPY), known, version, flags, hint,
         )  # fmt: skip
 
-    def _epochs(self, routing: Routing, hashes: Column, partitions: Column, offsets: Column) -> tuple[Column, Column]:
+    def _epochs(
+        self, routing: Routing, keys: pa.Array, hashes: Column, partitions: Column, offsets: Column
+    ) -> tuple[Column, Column]:
         if routing is not self._routing:
             first = routing.timeline.epochs[0].number
             numbers = [n for route in routing.all() for n in (first, *(move.epoch for move in route.moves))]
             self._routing, self._stays = routing, (*stays_of(routing), np.array(numbers, np.int64))
         epochs, stray = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), bool)
+        if routing.hash.name != DEFAULT_HASH:
+            hashes = hash_column(keys, routing.hash)
         kernels.place(hashes, partitions, offsets, routing.period, *self._stays, epochs, stray)
         return epochs, stray
 

@@ -62,7 +62,7 @@ class Retirement:
 class Slice:
     """Keys of a retired partition of a compacted topic whose last values are being re-homed.
 
-    first, last: their hashes (`hashing.key_hash`), both included. The keys are those that once lived in `partition`.
+    first, last: the topic's hash of them, both included. The keys are those that once lived in `partition`.
     """
 
     partition: int

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from confluent_kafka import murmur2
-
 from .errors import LayoutError
-from .hashing import key_bytes
+from .hashing import DEFAULT_HASH, HASHES, hash_named, key_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +19,16 @@ class Layout:
 
     initial: partitions at adoption; never changes, and is the lowest count (KIP-253 `initial_partition_count`).
     count: partitions that are written now, 0..count-1 (KIP-253 `undeleted_partition_count`).
+    hash: by which keys are placed, `murmur2`, `crc32` or `fnv1a`; see `hashing`.
     low: initial * 2**L, L the largest with low <= count. split: count - low, how many of the low ones are split.
     period: a home depends on `hash % period` alone.
 
-    Raises LayoutError unless 1 <= initial <= count.
+    Raises LayoutError unless 1 <= initial <= count and the hash is one of these.
     """
 
     initial: int
     count: int
+    hash: str = DEFAULT_HASH
     low: int = field(init=False, repr=False, compare=False)
     split: int = field(init=False, repr=False, compare=False)
     period: int = field(init=False, repr=False, compare=False)
@@ -36,6 +36,7 @@ class Layout:
     def __post_init__(self) -> None:
         if not 1 <= self.initial <= self.count:
             raise LayoutError(f"a layout needs 1 <= initial <= count, not initial={self.initial}, count={self.count}")
+        hash_named(self.hash)
         low = self.initial
         while low * 2 <= self.count:
             low *= 2
@@ -47,11 +48,16 @@ class Layout:
     def home(self, key: bytes | str) -> int:
         """The partition of `key`, in [0, count). Raises KeyTypeError for a key that is not bytes or str."""
         data = key_bytes(key)
-        home: int = murmur2(data, self.low)
-        return murmur2(data, self.low * 2) if home < self.split else home
+        slot = HASHES[self.hash].slot
+        home = slot(data, self.low)
+        return slot(data, self.low * 2) if home < self.split else home
+
+    def __repr__(self) -> str:
+        other = "" if self.hash == DEFAULT_HASH else f", hash={self.hash!r}"
+        return f"Layout(initial={self.initial}, count={self.count}{other})"
 
     def home_of_hash(self, h: int) -> int:
-        """The partition of a key whose positive murmur2 is `h` (or `h` modulo any multiple of `period`)."""
+        """The partition of a key whose hash is `h` (or `h` modulo any multiple of `period`)."""
         home = h % self.low
         return h % (self.low * 2) if home < self.split else home
 
@@ -77,12 +83,12 @@ class Layout:
 
     def resized(self, count: int) -> Layout:
         """The same topic with another count. Raises LayoutError below `initial`."""
-        return Layout(self.initial, count)
+        return Layout(self.initial, count, self.hash)
 
     def moves_to(self, other: Layout) -> Iterator[tuple[int, int]]:
         """Each (from, to) between which keys move when this layout becomes `other`, ordered by the outer partition."""
-        if self.initial != other.initial:
-            raise LayoutError(f"layouts of different topics: initial {self.initial} and {other.initial}")
+        if (self.initial, self.hash) != (other.initial, other.hash):
+            raise LayoutError(f"layouts of different topics: {self} and {other}")
         for p in range(self.count, other.count):
             yield self.origin(p, self.count), p
         for d in range(other.count, self.count):
@@ -100,12 +106,12 @@ class Layout:
         return sum((grown.share(p) for p in range(shrunk.count, grown.count)), Fraction(0))
 
 
-def same_routing(initial: int, count: int) -> Layout:
+def same_routing(initial: int, count: int, hash: str = DEFAULT_HASH) -> Layout:
     """The layout of `count` partitions over a lower initial count under which no key moves.
 
     `hash % count` and linear hashing agree where count is initial * 2**k. Raises LayoutError elsewhere.
     """
-    layout = Layout(initial, count)
+    layout = Layout(initial, count, hash)
     if layout.split:
         allowed = [count]
         while allowed[-1] % 2 == 0:

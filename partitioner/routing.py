@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from math import inf
 
-from confluent_kafka import murmur2
-
 from .epochs import ChangePhase
-from .hashing import key_hash
-from .layout import Layout
+from .hashing import hash_named
 from .timeline import Timeline, crossings
 
 HINT_HEADER = "keyorder-epoch"
@@ -62,22 +59,24 @@ class Routing:
 
     known: the routing that this one follows. What it worked out of epochs that both have is not worked out again, so
     that a change of a long timeline costs a writer no more than one of a short one.
+
+    slot(key, period) is the slot of a key, `hash` the topic's hash.
     """
 
     def __init__(self, timeline: Timeline, known: Routing | None = None) -> None:
         self.timeline = timeline
+        self.hash = hash_named(timeline.hash)
+        self.slot = self.hash.slot
         self._layouts = [(epoch.number, timeline.layout_of(epoch)) for epoch in timeline.epochs]
         self._known: list[Route | None] = []
         self._known_epochs = 0
-        if known is not None and known.timeline.initial == timeline.initial:
+        if known is not None and (known.timeline.initial, known.timeline.hash) == (timeline.initial, timeline.hash):
             epochs = known.timeline.epochs
             if timeline.epochs[: len(epochs)] == epochs:
                 self._known, self._known_epochs = known._routes, len(epochs)
         change = timeline.change
         self.preparing = change is not None and change.phase is ChangePhase.PREPARE
-        self._next = (
-            Layout(timeline.initial, change.count) if change is not None and self.preparing else timeline.layout
-        )
+        self._next = timeline.layout.resized(change.count) if change is not None and self.preparing else timeline.layout
         self._slice = change.slice if change is not None and self.preparing else None
         self._epochs = {epoch.number: epoch for epoch in timeline.epochs}
         self.period = max(self._next.period, *(layout.period for _, layout in self._layouts))
@@ -86,7 +85,7 @@ class Routing:
 
     def of(self, key: bytes) -> Route:
         """The route of a key, by its bytes."""
-        slot: int = murmur2(key, self.period)
+        slot = self.slot(key, self.period)
         return self._routes[slot] or self._work_out(slot)
 
     def waits(self, key: bytes, route: Route) -> bool:
@@ -96,7 +95,7 @@ class Routing:
         piece = self._slice
         if piece is None:
             return route.moving
-        return route.lived_in(piece.partition) and piece.first <= key_hash(key) <= piece.last
+        return route.lived_in(piece.partition) and piece.first <= self.hash.of(key) <= piece.last
 
     def may_wait(self, route: Route) -> bool:
         """Whether `waits` can be true of a key of this route: the only ones that have to be asked one by one."""
@@ -183,7 +182,7 @@ class Routing:
         It belongs where it is if `partition` was the key's home, the record lies at or above the cut at which the key
         came (if it did), and below the cut at which it left (if it did).
         """
-        slot: int = murmur2(key, self.period)
+        slot = self.slot(key, self.period)
         found = (self._tables[slot] or self._tabulate(slot)).get(partition)
         if found is None:
             return True

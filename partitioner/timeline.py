@@ -19,6 +19,7 @@ from typing import Any
 
 from .epochs import ChangePhase, Drain, DrainState, Epoch, OpenChange, Retirement, Slice
 from .errors import IdentityMismatchError, LayoutError, TimelineRegressionError
+from .hashing import DEFAULT_HASH
 from .layout import Layout
 from .modes import Mode
 
@@ -31,6 +32,7 @@ class Timeline:
 
     topic_id, cluster_id: a mismatch means another topic of the same name, or another cluster.
     initial: the lowest partition count, and the base of the linear hashing.
+    hash: by which keys are placed (`hashing.HASHES`); it never changes.
     epochs: at least one; the first is the adoption, without cuts.
     last_number: the highest epoch number ever used, given-up attempts included.
     ordered: `enable.ordered.delivery`; off means no gates, never another routing.
@@ -53,6 +55,7 @@ class Timeline:
     change: OpenChange | None = None
     drains: tuple[Drain, ...] = ()
     purged: Mapping[int, int] = field(default_factory=dict)
+    hash: str = DEFAULT_HASH
 
     def __post_init__(self) -> None:
         if not self.epochs:
@@ -62,7 +65,7 @@ class Timeline:
             raise TimelineRegressionError(f"the epochs of {self.topic!r} do not grow: {numbers}")
         if self.last_number < numbers[-1]:
             object.__setattr__(self, "last_number", numbers[-1])
-        Layout(self.initial, self.epochs[0].count)
+        Layout(self.initial, self.epochs[0].count, self.hash)
         for before, after in pairwise(self.epochs):
             _check_cuts(self.topic, self.initial, before, after)
 
@@ -74,7 +77,7 @@ class Timeline:
     @property
     def layout(self) -> Layout:
         """The layout in force for writers."""
-        return Layout(self.initial, self.newest.count)
+        return Layout(self.initial, self.newest.count, self.hash)
 
     @property
     def highest_count(self) -> int:
@@ -83,7 +86,7 @@ class Timeline:
 
     def layout_of(self, epoch: Epoch) -> Layout:
         """The layout of one of the epochs."""
-        return Layout(self.initial, epoch.count)
+        return Layout(self.initial, epoch.count, self.hash)
 
     def opened(
         self, count: int, phase: ChangePhase, attempt: int = 1, retirement: Retirement | None = None
@@ -189,10 +192,11 @@ class Timeline:
         self.check_identity(newer.topic_id, newer.cluster_id)
         known = len(self.epochs)
         went_back = newer.epochs[:known] != self.epochs or newer.last_number < self.last_number
-        if went_back or newer.initial != self.initial:
+        if went_back or (newer.initial, newer.hash) != (self.initial, self.hash):
             raise TimelineRegressionError(
                 f"the timeline of {self.topic!r} went from epoch {self.newest.number} (last used {self.last_number}) to "
-                f"epoch {newer.newest.number} (last used {newer.last_number}), initial {self.initial} to {newer.initial}: "
+                f"epoch {newer.newest.number} (last used {newer.last_number}), initial {self.initial} to {newer.initial}, "
+                f"hash {self.hash} to {newer.hash}: "
                 "the control topic was lost, truncated or rewritten; nothing is sent or delivered until it is restored"
             )
 

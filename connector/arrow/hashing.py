@@ -1,4 +1,4 @@
-"""Kafka's murmur2 over a whole Arrow column of keys, and what follows from it: homes, one per row."""
+"""The hashes of a whole Arrow column of keys, and what follows from them: homes, one per row."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...partitioner.errors import KeyTypeError
+from ...partitioner.hashing import DEFAULT_HASH, HASHES, KeyHash
 from ...partitioner.layout import Layout
 from . import kernels
 
@@ -36,20 +37,20 @@ def key_buffers(keys: pa.Array) -> tuple[int, Any, Any, int]:
     )
 
 
-def hash_column(keys: pa.Array) -> np.ndarray[Any, Any]:
-    """The positive murmur2 of every key, int64; -1 for null. Equal to `partitioner.hashing.key_hash` row by row.
+def hash_column(keys: pa.Array, hash: KeyHash = HASHES[DEFAULT_HASH]) -> np.ndarray[Any, Any]:
+    """The hash of every key, int64; -1 for null. Equal to `hash.of` row by row.
 
     Raises KeyTypeError unless the column holds binary or string.
     """
     out = np.empty(len(keys), np.int64)
-    kernels.hashes(*key_buffers(keys), out)
+    kernels.hashes(hash.number, *key_buffers(keys), out)
     return out
 
 
 def home_column(layout: Layout, keys: pa.Array) -> np.ndarray[Any, Any]:
     """`layout.home` of every key, int32; -1 for null. Raises KeyTypeError unless the column holds binary or string."""
     out = np.empty(len(keys), np.int32)
-    kernels.homes(*key_buffers(keys), layout.low, layout.split, out)
+    kernels.homes(HASHES[layout.hash].number, *key_buffers(keys), layout.low, layout.split, out)
     return out
 
 

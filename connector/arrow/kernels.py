@@ -192,17 +192,86 @@ def murmur2(at, length):
     return np.int64(h & np.uint32(0x7FFFFFFF))
 
 
+def _crc_tables():
+    """Eight tables of 256: the first for a byte, each further one for a byte that lies one place further ahead."""
+    tables = np.zeros((8, 256), np.uint32)
+    for byte in range(256):
+        c = byte
+        for _ in range(8):
+            c = (c >> 1) ^ (0xEDB88320 if c & 1 else 0)
+        tables[0, byte] = c
+    for further in range(1, 8):
+        before = tables[further - 1]
+        tables[further] = (before >> np.uint32(8)) ^ tables[0, before & np.uint32(0xFF)]
+    return tables.ravel()
+
+
+_CRC = _crc_tables()
+
+
+@njit(cache=True, nogil=True, inline="always")
+def crc32(at, length):
+    """zlib's CRC-32 of the `length` bytes at an address, in [0, 2**32). Eight bytes a step, as zlib has it."""
+    byte = np.uint32(0xFF)
+    c = np.uint32(0xFFFFFFFF)
+    while length >= 8:
+        one = np.uint32(load_u32_unaligned(at) ^ c)
+        two = np.uint32(load_u32_unaligned(at + 4))
+        c = (
+            _CRC[1792 + np.int64(one & byte)]
+            ^ _CRC[1536 + np.int64((one >> np.uint32(8)) & byte)]
+            ^ _CRC[1280 + np.int64((one >> np.uint32(16)) & byte)]
+            ^ _CRC[1024 + np.int64(one >> np.uint32(24))]
+            ^ _CRC[768 + np.int64(two & byte)]
+            ^ _CRC[512 + np.int64((two >> np.uint32(8)) & byte)]
+            ^ _CRC[256 + np.int64((two >> np.uint32(16)) & byte)]
+            ^ _CRC[np.int64(two >> np.uint32(24))]
+        )
+        at += 8
+        length -= 8
+    if length >= 4:
+        one = np.uint32(load_u32_unaligned(at) ^ c)
+        c = (
+            _CRC[768 + np.int64(one & byte)]
+            ^ _CRC[512 + np.int64((one >> np.uint32(8)) & byte)]
+            ^ _CRC[256 + np.int64((one >> np.uint32(16)) & byte)]
+            ^ _CRC[np.int64(one >> np.uint32(24))]
+        )
+        at += 4
+        length -= 4
+    for i in range(length):
+        c = np.uint32((c >> np.uint32(8)) ^ _CRC[np.int64((c ^ np.uint32(load_u8(at + i))) & byte)])
+    return np.int64(c ^ np.uint32(0xFFFFFFFF))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def fnv1a(at, length):
+    """|FNV-1a| of the `length` bytes at an address as a signed 32-bit number, in [0, 2**31]."""
+    h = np.uint32(0x811C9DC5)
+    for i in range(length):
+        h = np.uint32(np.uint32(h ^ np.uint32(load_u8(at + i))) * np.uint32(0x01000193))
+    return np.int64(h) if h <= np.uint32(0x80000000) else np.int64(0x100000000) - np.int64(h)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def hash_of(number, at, length):
+    """A key's hash, by the number that `partitioner.hashing.KeyHash` has."""
+    if number == 0:
+        return murmur2(at, length)
+    return crc32(at, length) if number == 1 else fnv1a(at, length)
+
+
 @njit(cache=True, nogil=True)
 def valid(bits, row):
     return len(bits) == 0 or (bits[row >> 3] >> np.uint8(row & 7)) & np.uint8(1) != 0
 
 
 @njit(cache=True, nogil=True)
-def hashes(data, ends, bits, first, out):
+def hashes(number, data, ends, bits, first, out):
     for i in range(len(out)):
         row = first + i
         start = np.int64(ends[row])
-        out[i] = murmur2(data + start, np.int64(ends[row + 1]) - start) if valid(bits, row) else -1
+        out[i] = hash_of(number, data + start, np.int64(ends[row + 1]) - start) if valid(bits, row) else -1
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -215,20 +284,20 @@ def home_of(h, low, split, mask):
 
 
 @njit(cache=True, nogil=True)
-def homes(data, ends, bits, first, low, split, out):
+def homes(number, data, ends, bits, first, low, split, out):
     """The home of every key by a layout; -1 for null."""
     mask = low - 1 if low & (low - 1) == 0 else 0
     if len(bits) == 0:
         end = np.int64(ends[first])
         for i in range(len(out)):
             start, end = end, np.int64(ends[first + i + 1])
-            out[i] = home_of(murmur2(data + start, end - start), low, split, mask)
+            out[i] = home_of(hash_of(number, data + start, end - start), low, split, mask)
         return
     for i in range(len(out)):
         row = first + i
         start = np.int64(ends[row])
         out[i] = (
-            home_of(murmur2(data + start, np.int64(ends[row + 1]) - start), low, split, mask)
+            home_of(hash_of(number, data + start, np.int64(ends[row + 1]) - start), low, split, mask)
             if valid(bits, row)
             else -1
         )
@@ -280,7 +349,9 @@ def hints(
 
 
 @njit(cache=True, nogil=True)
-def strays(data, ends, bits, first, offsets, partition, period, stay_first, stay_partition, since, until, found):
+def strays(
+    number, data, ends, bits, first, offsets, partition, period, stay_first, stay_partition, since, until, found
+):
     """How many rows are no part of any stay of their key in this partition; the first len(found) of them are named."""
     count = 0
     for i in range(len(offsets)):
@@ -288,7 +359,7 @@ def strays(data, ends, bits, first, offsets, partition, period, stay_first, stay
         if not valid(bits, row):
             continue
         start = np.int64(ends[row])
-        slot = murmur2(data + start, np.int64(ends[row + 1]) - start) % period
+        slot = hash_of(number, data + start, np.int64(ends[row + 1]) - start) % period
         at_home = False
         for j in range(stay_first[slot], stay_first[slot + 1]):
             if stay_partition[j] == partition and since[j] <= offsets[i] < until[j]:

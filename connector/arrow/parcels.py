@@ -93,12 +93,12 @@ class ColumnParcel:
             view.stays = stays_of(view.routing)
         keys = self.batch.column(_KEY).slice(self.start, self.rows)
         offsets = self._offsets[self.start : self.stop]
-        period = view.routing.period
-        count = kernels.strays(*key_buffers(keys), offsets, partition, period, *view.stays, _NONE)
+        period, number = view.routing.period, view.routing.hash.number
+        count = kernels.strays(number, *key_buffers(keys), offsets, partition, period, *view.stays, _NONE)
         if not count:
             return ()
         found = np.empty(count, np.int64)
-        kernels.strays(*key_buffers(keys), offsets, partition, period, *view.stays, found)
+        kernels.strays(number, *key_buffers(keys), offsets, partition, period, *view.stays, found)
         strays: list[int] = found.tolist()
         return strays
 

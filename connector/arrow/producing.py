@@ -18,7 +18,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from ...partitioner.errors import KeyBlockedError, KeyorderError
-from ...partitioner.hashing import key_hash
+from ...partitioner.hashing import DEFAULT_HASH, key_hash
 from ...partitioner.routing import Routing
 from ...partitioner.writers.lanes import Cohort
 from ...partitioner.writers.sending import TopicSending
@@ -56,11 +56,11 @@ class _Routes:
         home = np.array([route.home for route in routes], np.int32)
         self.groups = np.where(alone, self.count - 1, home).astype(np.int32)
 
-    def hints(self, partition: int, hashes: Any) -> Any:
+    def hints(self, partition: int, placed: Any) -> Any:
         """The hint of each row that goes to a partition, 0 for none; None when no row has one."""
         if partition not in self.hinted:
             return None
-        hints = np.where(hashes >= 0, self.hint[hashes % self.routing.period], 0)
+        hints = np.where(placed >= 0, self.hint[placed % self.routing.period], 0)
         return hints if hints.any() else None
 
 
@@ -104,6 +104,10 @@ class ColumnProducing:
         if rows.count and not last:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         sending = producer._topics.get(topic) or producer._admission.first_use(topic)
+        # `hashes` names keys, whatever the topic; `placed` says where they go.
+        placed = hashes
+        if sending.routing.hash.name != DEFAULT_HASH:
+            placed = hash_column(rows.key, sending.routing.hash)
         first = 0
         while first < last:
             end = min(last, first + _CHUNK)
@@ -113,7 +117,7 @@ class ColumnProducing:
                 try:
                     with producer._lock:
                         self.harvest()
-                        after = self._take(topic, sending, rows, hashes, left)
+                        after = self._take(topic, sending, rows, hashes, placed, left)
                     if len(after) < len(left):
                         patience = clock.now() + producer._settings.control_timeout
                     elif clock.now() >= patience:
@@ -145,7 +149,7 @@ class ColumnProducing:
                     self._block((topic, key), failed.str())
         return taken
 
-    def _take(self, topic: str, sending: TopicSending[Any], rows: Rows, hashes: Any, wanted: Any) -> Any:
+    def _take(self, topic: str, sending: TopicSending[Any], rows: Rows, hashes: Any, placed: Any, wanted: Any) -> Any:
         """Take the rows `wanted`, in their order. Returns those that are left: there is no room, or no lease."""
         producer = self._producer
         if producer._closed:
@@ -167,12 +171,12 @@ class ColumnProducing:
         unkeyed = producer._handover.place_unkeyed(topic, sending)
         counts, order = np.zeros(routes.count, np.int64), np.empty(len(wanted), np.int64)
         places = np.empty(len(wanted), np.int64)
-        group(hashes, wanted, alone, routes.groups, unkeyed, places, counts, order)
-        sent = self._send(topic, sending, rows, routes, hashes, counts, order)
+        group(placed, wanted, alone, routes.groups, unkeyed, places, counts, order)
+        sent = self._send(topic, sending, rows, routes, placed, counts, order)
         return np.concatenate([np.sort(order[sent:]), behind]) if sent < len(order) else behind
 
     def _send(
-        self, topic: str, sending: TopicSending[Any], rows: Rows, routes: _Routes, hashes: Any, counts: Any, order: Any
+        self, topic: str, sending: TopicSending[Any], rows: Rows, routes: _Routes, placed: Any, counts: Any, order: Any
     ) -> int:
         """Rows `order`, group by group. Returns how many were taken; raises only when none was."""
         at = 0
@@ -185,7 +189,7 @@ class ColumnProducing:
                             return at
                         at += 1
                     continue
-                cohort, hints = sending.cohort(p), routes.hints(p, hashes[index])
+                cohort, hints = sending.cohort(p), routes.hints(p, placed[index])
                 n = self._sender.send(topic, rows, p, self._count_in(topic, sending, cohort), hints, index)
                 cohort.unresolved += n
                 at += n

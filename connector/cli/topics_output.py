@@ -33,9 +33,9 @@ _STEPS = {
 }
 
 
-def layout_document(layout: Layout) -> dict[str, int]:
-    """{"initial", "count"}."""
-    return {"initial": layout.initial, "count": layout.count}
+def layout_document(layout: Layout) -> dict[str, int | str]:
+    """{"initial", "count", "hash"}."""
+    return {"initial": layout.initial, "count": layout.count, "hash": layout.hash}
 
 
 def description_document(found: TopicDescription) -> dict[str, Any]:

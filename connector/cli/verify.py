@@ -146,5 +146,5 @@ def _scan(connection: Connection, topic: str, partitions: int, check: LogCheck) 
 def _judged(history: tuple[Path, ...], check: LogCheck, timeline: Timeline, starts: Mapping[int, int]) -> Verdict:
     files = [file for path in history for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
     epochs = [Epoch(e.number, e.count, dict(e.ends), dict(e.begins)) for e in timeline.epochs]
-    topology = Topology(timeline.initial, epochs)
+    topology = Topology(timeline.initial, epochs, timeline.hash)
     return judge(load(files), check.rows, topology, log_starts=starts)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...partitioner.epochs import OpenChange
-from ...partitioner.errors import PeerError, RecordVersionError, UnmanagedTopicError
-from ...partitioner.records import codec
-from ...partitioner.records.control_records import TIMELINE, timeline_key
+from ...partitioner.errors import PeerError, UnmanagedTopicError
+from ...partitioner.records.control_records import require_known_timeline, timeline_key
 from ...partitioner.timeline import Timeline
 from .control_reader import ControlMessage, ControlReader, readable
 from .control_topics import timeline_slot
@@ -41,9 +40,7 @@ def newest_timeline(messages: Iterable[ControlMessage], topic: str) -> Timeline 
     if not found:
         return None
     last = found[-1]
-    minor = codec.decode(TIMELINE, last.value or b"").minor
-    if minor > TIMELINE.minor:
-        raise RecordVersionError("timeline", (codec.MAJOR, minor), codec.MAJOR)
+    require_known_timeline(last.value or b"")
     assert isinstance(last.record, Timeline)
     return last.record
 

@@ -77,7 +77,7 @@ def topology_of(connection: dict[str, Any], topic: str) -> Topology:
     """The topic's committed epochs, from the control topic."""
     timeline = TopicAdmin(connection).timeline(topic)
     epochs = [Epoch(e.number, e.count, dict(e.ends), dict(e.begins)) for e in timeline.epochs]
-    return Topology(timeline.initial, epochs)
+    return Topology(timeline.initial, epochs, timeline.hash)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, murmur2
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ...partitioner.errors import PartitionRefusedError
 from ...partitioner.hashing import key_bytes
@@ -87,7 +87,7 @@ class OrderedProducer:
         sending, done = self._topics.get(topic), on_delivery or callback
         data = key if type(key) is bytes else None if key is None else key_bytes(key)
         if sending is not None and data is not None and partition < 0 and (lanes := sending.lanes) is not None:
-            lane = lanes.of[murmur2(data, lanes.period)]
+            lane = lanes.of[lanes.slot(data, lanes.period)]
             if lane is not None:
                 # Without the lock: see Lanes. Started, then looked, then handed over: that order keeps the keys' order.
                 cohort = lane.cohort

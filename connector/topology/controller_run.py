@@ -18,17 +18,15 @@ from ...partitioner.errors import (
     ControllerFencedError,
     KafkaOperationError,
     PeerError,
-    RecordVersionError,
     UnmanagedTopicError,
 )
-from ...partitioner.records import codec
 from ...partitioner.records.control_records import (
-    TIMELINE,
     WRITERS_TOPIC,
     Lease,
     Ready,
     encode_lease,
     lease_key,
+    require_known_timeline,
     timeline_key,
 )
 from ...partitioner.timeline import Timeline
@@ -175,10 +173,7 @@ class ControllerRun:
         if isinstance(record, Lease | Ready):
             self._writers.apply(record, message.offset, clock.now())
         elif isinstance(record, Timeline):
-            minor = codec.decode(TIMELINE, message.value or b"").minor
-            if minor > TIMELINE.minor:
-                # Rewriting it would drop the fields that this version cannot see.
-                raise RecordVersionError("timeline", (codec.MAJOR, minor), codec.MAJOR)
+            require_known_timeline(message.value or b"")
             if self._awaited is None and self._machine.timeline is not None and record != self._timeline:
                 raise ControllerFencedError(self._topic)
             self._timeline = record

@@ -3,7 +3,7 @@
 This is deliberately not the product's router: the checker would share its mistakes. The rule here is the
 plainest wording of linear hashing. A key starts at `h % initial`. Partitions are then added one by one;
 partition `n` takes the keys with `h % m == n`, where `m` is the smallest `initial * 2**l` above `n`.
-Nothing is computed in closed form. `h` is Kafka's 31-bit murmur2.
+Nothing is computed in closed form. `h` is the topic's hash of the key.
 
 The **chain** of a key is the row of its homes: one segment per stay, from the epoch that brought the
 key there to the one that took it away. A segment's records lie in its home at offsets in
@@ -12,7 +12,7 @@ key there to the one that took it away. A segment's records lie in its home at o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -44,18 +44,19 @@ class Segment:
 
 
 class Topology:
-    """A topic's initial count and its committed epochs, oldest first.
+    """A topic's initial count and its committed epochs, oldest first. hash: `murmur2`, `crc32` or `fnv1a`.
 
     Raises ValueError when epochs do not rise or a count falls below `initial`; `chain` raises it when a
     cut is missing for a key that moved.
     """
 
-    def __init__(self, initial: int, epochs: Sequence[Epoch]) -> None:
+    def __init__(self, initial: int, epochs: Sequence[Epoch], hash: str = "murmur2") -> None:
         if not epochs or any(a.epoch >= b.epoch for a, b in pairwise(epochs)):
             raise ValueError("a topology has at least one epoch, and epochs rise")
         if any(epoch.count < initial for epoch in epochs) or initial < 1:
             raise ValueError("no count lies below the initial one")
         self.initial = initial
+        self.hash_of = _HASHES[hash]
         self.epochs = tuple(epochs)
         self._chains: dict[bytes, tuple[Segment, ...]] = {}
         self._takes = []
@@ -67,7 +68,7 @@ class Topology:
 
     def home(self, key: bytes, count: int) -> int:
         """The key's partition while `count` partitions are active."""
-        h = hash31(key)
+        h = self.hash_of(key)
         home = h % self.initial
         for n, m in self._takes[: count - self.initial]:
             if h % m == n:
@@ -108,6 +109,31 @@ def hash31(key: bytes) -> int:
     h = murmur2(key, top)
     # Modulo 2**31 - 1 the largest hash, which is odd, looks like 0, which is even.
     return top if h == 0 and murmur2(key, 2) == 1 else h
+
+
+def unsigned_crc32(key: bytes) -> int:
+    """CRC-32 of `key` in [0, 2**32), bit by bit."""
+    c = 0xFFFFFFFF
+    for byte in key:
+        c ^= byte
+        for _ in range(8):
+            c = c >> 1 ^ (0xEDB88320 if c & 1 else 0)
+    return c ^ 0xFFFFFFFF
+
+
+def absolute_fnv1a(key: bytes) -> int:
+    """FNV-1a of `key` as a signed 32-bit number without its sign, in [0, 2**31]."""
+    h = 0x811C9DC5
+    for byte in key:
+        h = (h ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return min(h, 2**32 - h)
+
+
+_HASHES: Mapping[str, Callable[[bytes], int]] = {
+    "murmur2": hash31,
+    "crc32": unsigned_crc32,
+    "fnv1a": absolute_fnv1a,
+}
 
 
 def locate(chain: Sequence[Segment], partition: int, offset: int) -> int | None:

@@ -19,7 +19,6 @@ from enum import Enum
 from math import inf
 
 from ..epochs import Slice
-from ..hashing import key_hash
 from ..routing import Routing
 from ..timeline import Timeline
 
@@ -52,6 +51,7 @@ class Survivors:
     def __init__(self, timeline: Timeline, partition: int) -> None:
         self.timeline, self.partition = timeline, partition
         self._routing = Routing(timeline)
+        self._hash_of = self._routing.hash.of
         self._values: dict[bytes, Survivor] = {}
         self.foreign = 0
 
@@ -100,7 +100,7 @@ class Survivors:
             elif size is None:
                 self._values.pop(key, None)
             else:
-                self._values[key] = Survivor(offset, key_hash(key), size, self._stay(key, partition, offset))
+                self._values[key] = Survivor(offset, self._hash_of(key), size, self._stay(key, partition, offset))
                 return True
             return False
         value = self._values.get(key)

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..epochs import Slice
-from ..hashing import key_hash
 from ..timeline import Timeline
 from ..version_order import Rank, place_epoch
 from .rehoming import Fate, Survivors
@@ -99,7 +98,9 @@ class RankedSurvivors(Survivors):
                 contest.elsewhere[partition] = max(rank, contest.elsewhere.get(partition, rank))
             return False
         if contest is None:
-            self._contests[key] = _Contest(offset, key_hash(key), size or len(key), rank, size is None, size is None)
+            self._contests[key] = _Contest(
+                offset, self._hash_of(key), size or len(key), rank, size is None, size is None
+            )
             return True
         contest.cleared = size is None
         if rank < contest.rank:

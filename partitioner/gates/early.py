@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf, lcm
 
+from ..hashing import DEFAULT_HASH
 from ..routing import Routing
 from .gate import Gate
 
@@ -98,12 +99,13 @@ def trails(routing: Routing, gates: Collection[Gate]) -> dict[GateName, Trail]:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Tails to read: {q: Span}, each from `positions[q]` on. room: the most keys to keep."""
+    """Tails to read: {q: Span}, each from `positions[q]` on. room: the most keys to keep. hash: the topic's, by its name."""
 
     number: int
     spans: Trail
     positions: Mapping[int, int]
     room: int
+    hash: str = DEFAULT_HASH
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +178,12 @@ class Collector:
 class EarlyRelease:
     """The early release of one topic's keys: which tails have to be read, and which keys may go. Has no clock of its own.
 
-    limit: the most keys kept in memory. Tails are read again when a position has gone back below where they began, when a
-    further gate closes, or when more partitions of this member wait.
+    limit: the most keys kept in memory. hash: the topic's, by its name. Tails are read again when a position has gone back
+    below where they began, when a further gate closes, or when more partitions of this member wait.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, hash: str = DEFAULT_HASH) -> None:
+        self._limit, self._hash = limit, hash
         self._tails: dict[int, Tail] = {}
         self._gates: frozenset[GateName] = frozenset()
         self._retry_at = -inf
@@ -218,7 +220,7 @@ class EarlyRelease:
         if missing:
             self._numbers += 1
             kept = sum(len(t.last) for q, t in self._tails.items() if t.last is not None and q not in missing)
-            self.scan = Scan(self._numbers, missing, positions, max(0, self._limit - kept))
+            self.scan = Scan(self._numbers, missing, positions, max(0, self._limit - kept), self._hash)
 
     def done(self, number: int, tails: Mapping[int, Tail]) -> None:
         """A scan has read all its spans to their ends."""

@@ -18,6 +18,7 @@ from .timeline_record import CUTS, checked, cuts
 from .timeline_record import TIMELINE as TIMELINE
 from .timeline_record import decode_timeline as decode_timeline
 from .timeline_record import encode_timeline as encode_timeline
+from .timeline_record import require_known_timeline as require_known_timeline
 
 CONTROL_TOPIC = "_keyorder"
 WRITERS_TOPIC = "_keyorder_writers"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ..epochs import ChangePhase, Drain, Epoch, OpenChange, Retirement, Slice
 from ..errors import CorruptRecordError, KeyorderError
+from ..hashing import DEFAULT_HASH
 from ..modes import Mode
 from ..timeline import Timeline
 from . import codec
@@ -30,28 +31,34 @@ _EPOCH = {
         {"name": "committed_at_ms", "type": "long"},
     ],
 }
-_SLICE = {
-    "type": "record",
-    "name": "keyorder.slice",
-    "fields": [
-        {"name": "partition", "type": "int"},
-        {"name": "first", "type": "int"},
-        {"name": "last", "type": "int"},
-    ],
-}
-_CHANGE = {
-    "type": "record",
-    "name": "keyorder.change",
-    "fields": [
-        {"name": "epoch", "type": "int"},
-        {"name": "count", "type": "int"},
-        {"name": "phase", "type": "string"},
-        {"name": "attempt", "type": "int"},
-        {"name": "immediate", "type": "boolean"},
-        {"name": "groups", "type": {"type": "array", "items": "string"}},
-        {"name": "slice", "type": ["null", _SLICE]},
-    ],
-}
+
+
+def _change(of_hash: str) -> dict[str, Any]:
+    """An open change. of_hash: the type of a hash."""
+    slice_ = {
+        "type": "record",
+        "name": "keyorder.slice",
+        "fields": [
+            {"name": "partition", "type": "int"},
+            {"name": "first", "type": of_hash},
+            {"name": "last", "type": of_hash},
+        ],
+    }
+    return {
+        "type": "record",
+        "name": "keyorder.change",
+        "fields": [
+            {"name": "epoch", "type": "int"},
+            {"name": "count", "type": "int"},
+            {"name": "phase", "type": "string"},
+            {"name": "attempt", "type": "int"},
+            {"name": "immediate", "type": "boolean"},
+            {"name": "groups", "type": {"type": "array", "items": "string"}},
+            {"name": "slice", "type": ["null", slice_]},
+        ],
+    }
+
+
 _DRAIN = {
     "type": "record",
     "name": "keyorder.drain",
@@ -96,7 +103,7 @@ _FIRST: list[dict[str, Any]] = [
     {"name": "ordered", "type": "boolean"},
     {"name": "view_age_ms", "type": "int"},
     {"name": "settings", "type": {"type": "map", "values": "string"}},
-    {"name": "change", "type": ["null", _CHANGE]},
+    {"name": "change", "type": ["null", _change("int")]},
     {"name": "drains", "type": {"type": "array", "items": _DRAIN}},
     {"name": "purged", "type": CUTS},
 ]
@@ -106,15 +113,30 @@ _SECOND: list[dict[str, Any]] = [
     {"name": "purges", "type": {"type": "array", "items": _PURGE}, "default": []},
     {"name": "held_ms", "type": CUTS, "default": {}},
 ]
-TIMELINE = codec.record_kind(1, "timeline", _FIRST, _SECOND)
+_VERSIONS = (_FIRST, _SECOND)
+TIMELINE = codec.record_kind(1, "timeline", *_VERSIONS)
+
+
+def _with_hash(fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fields of a version, for a topic with another hash: one may need more than 31 bits."""
+    rest = [{**field, "type": ["null", _change("long")]} if field["name"] == "change" else field for field in fields]
+    return [{"name": "hash", "type": "string"}, *rest]
+
+
+# A topic whose keys are not placed by murmur2. An older client accepts a newer minor version and would place its keys by
+# murmur2, so these have a major version of their own, which it refuses. Its minor versions follow those of the first.
+HASHED_TIMELINE = codec.record_kind(1, "timeline", *map(_with_hash, _VERSIONS[1:]), major=2)
+_MAJORS = (TIMELINE, HASHED_TIMELINE)
 
 
 def encode_timeline(t: Timeline) -> bytes:
     """The bytes of a timeline record."""
     c = t.change
+    plain = t.hash == DEFAULT_HASH
     return codec.encode(
-        TIMELINE,
+        TIMELINE if plain else HASHED_TIMELINE,
         {
+            **({} if plain else {"hash": t.hash}),
             "topic": t.topic,
             "topic_id": t.topic_id,
             "cluster_id": t.cluster_id,
@@ -139,7 +161,7 @@ def encode_timeline(t: Timeline) -> bytes:
 
 def decode_timeline(data: bytes) -> Timeline:
     """A timeline from its bytes. Raises RecordVersionError, CorruptRecordError."""
-    f = codec.decode(TIMELINE, data).fields
+    f = codec.decode_any(_MAJORS, data).fields
     c = f["change"]
     return checked(
         "timeline",
@@ -156,8 +178,14 @@ def decode_timeline(data: bytes) -> Timeline:
             change=None if c is None else _decoded_change(c, f["change_more"] or {}),
             drains=_decoded_drains(f["drains"], {p["partition"]: p for p in f["purges"]}),
             purged=cuts(f["purged"]),
+            hash=f.get("hash", DEFAULT_HASH),
         ),
     )
+
+
+def require_known_timeline(data: bytes) -> None:
+    """Raises RecordVersionError for a timeline record that cannot be written again here without loss."""
+    codec.decode_any(_MAJORS, data).require_known()
 
 
 def _encoded_epoch(e: Epoch) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
+from confluent_kafka import murmur2
+
 _UNTOLD: tuple[object, Callable[..., None]] = (object(), print)
 
 
@@ -70,14 +72,14 @@ class Lane:
 class Lanes:
     """What may be sent without the lock. Closed for good by whatever makes a record of the topic wait.
 
-    of: the lane of each slot, `murmur2(key, period)`; None: ask under the lock. A sender first calls its cohort's `started`,
+    of: the lane of each slot, `slot(key, period)`; None: ask under the lock. A sender first calls its cohort's `started`,
     then looks at `open`, and only then hands the record over; if it is closed it calls `ended` and asks under the lock.
     So whoever has closed the lanes and then finds a cohort without records on their way knows that none will follow:
     a sender that had not started when the cohort was counted finds the lanes closed.
     """
 
-    __slots__ = ("of", "open", "period")
+    __slots__ = ("of", "open", "period", "slot")
 
-    def __init__(self, period: int) -> None:
-        self.open, self.period = True, period
+    def __init__(self, period: int, slot: Callable[[bytes, int], int] = murmur2) -> None:
+        self.open, self.period, self.slot = True, period, slot
         self.of: list[Lane | None] = [None] * period

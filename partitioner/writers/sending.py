@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
-from confluent_kafka import murmur2
-
 from ..routing import Route, Routing
 from ..timeline import Timeline
 from .lanes import Cohort, Lane, Lanes
@@ -118,8 +116,8 @@ class TopicSending(Generic[R]):
         if self.held or self.preparing:
             return
         if self.lanes is None:
-            self.lanes = Lanes(self.routing.period)
-        self.lanes.of[murmur2(key, self.routing.period)] = Lane(self.cohort(route.home), route.header)
+            self.lanes = Lanes(self.routing.period, self.routing.slot)
+        self.lanes.of[self.routing.slot(key, self.routing.period)] = Lane(self.cohort(route.home), route.header)
 
     def close_lanes(self) -> None:
         """From here on every record is judged under the lock, until a lane is opened again."""

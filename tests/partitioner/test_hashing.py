@@ -1,4 +1,4 @@
-"""Kafka's own murmur2, and what counts as a key."""
+"""The hashes of stock producers, and what counts as a key."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from keyorder.partitioner import hashing
-from keyorder.partitioner.errors import KeyTypeError, UsageError
-from keyorder.partitioner.hashing import MAX_HASH, key_bytes, key_hash
+from keyorder.partitioner.errors import KeyTypeError, LayoutError, UsageError
+from keyorder.partitioner.hashing import HASHES, MAX_HASH, key_bytes, key_hash
+from keyorder.partitioner.layout import Layout
 from support import dumb
 
 VECTORS = [
@@ -74,3 +75,57 @@ def test_other_types_are_refused(key: object) -> None:
     assert isinstance(raised.value, TypeError)
     assert isinstance(raised.value, UsageError)
     assert not raised.value.retriable
+
+
+# What librdkafka and zlib give; of FNV-1a also the edges: -2**31 has no positive counterpart, and counts as 2**31.
+OTHER_VECTORS = [
+    ("crc32", b"", 0),
+    ("crc32", b"123456789", 0xCBF43926),
+    ("crc32", b"abc", 891568578),
+    ("fnv1a", b"", 2128831035),
+    ("fnv1a", b"a", 468965076),
+    ("fnv1a", b"foobar", 2**32 - 0xBF9CF968),
+    ("fnv1a", b"29e02ed80", 0),
+    ("fnv1a", b"4174da201", 1),
+    ("fnv1a", b"b23f42c00", 2**31 - 1),
+    ("fnv1a", b"010fa2b51", 2**31 - 1),
+    ("fnv1a", b"5d3f19010", 2**31),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "expected"), OTHER_VECTORS)
+def test_vectors_of_the_other_hashes(name: str, key: bytes, expected: int) -> None:
+    """Well-known keys have their well-known hashes, here and in the second implementation, and fill their whole range."""
+    assert HASHES[name].of(key) == expected < HASHES[name].limit
+    assert dumb.HASHES[name](key) == expected
+
+
+@pytest.mark.parametrize("name", HASHES)
+@settings(max_examples=200, deadline=None)
+@given(key=st.binary(max_size=80), count=st.integers(1, 2**31 - 1))
+@example(key=b"5d3f19010", count=2**31 - 1)
+@example(key=b"010fa2b51", count=2**31 - 1)
+@example(key=b"", count=7)
+def test_every_hash_agrees_with_the_second_implementation(name: str, key: bytes, count: int) -> None:
+    """As a number, and modulo any count as the client library gives it."""
+    expected = dumb.HASHES[name](key)
+    assert HASHES[name].of(key) == expected
+    assert HASHES[name].slot(key, count) == expected % count
+
+
+def test_an_unknown_hash_is_refused() -> None:
+    """And the error names those that there are."""
+    with pytest.raises(LayoutError, match="murmur2, crc32, fnv1a"):
+        Layout(4, 6, hash="md5")
+
+
+@pytest.mark.parametrize("name", HASHES)
+@settings(max_examples=100, deadline=None)
+@given(key=st.binary(max_size=20), initial=st.integers(1, 20), more=st.integers(0, 50))
+def test_a_layout_places_keys_by_its_hash(name: str, key: bytes, initial: int, more: int) -> None:
+    """At the initial count where a stock producer of that hash puts them, afterwards by linear hashing over it."""
+    h = dumb.HASHES[name](key)
+    assert Layout(initial, initial, name).home(key) == h % initial
+    layout = Layout(initial, initial, name).resized(initial + more)
+    assert layout.home(key) == dumb.dumb_home(initial, initial + more, h) == layout.home_of_hash(h)
+    assert layout.hash == name

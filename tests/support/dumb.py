@@ -31,6 +31,26 @@ def murmur2(data: bytes) -> int:
     return h - 2**32 if h >= 2**31 else h
 
 
+def crc32(data: bytes) -> int:
+    """CRC-32 of `data`, unsigned: the remainder of a division of polynomials over GF(2), bits in reflected order."""
+    c = 0xFFFFFFFF
+    for byte in data:
+        for bit in range(8):
+            c = (c >> 1) ^ (0xEDB88320 * ((c ^ byte >> bit) & 1))
+    return c ^ 0xFFFFFFFF
+
+
+def fnv1a(data: bytes) -> int:
+    """32-bit FNV-1a of `data`, taken as a signed number, without its sign."""
+    h = 2166136261
+    for byte in data:
+        h = (h ^ byte) * 16777619 % 2**32
+    return abs(h - 2**32 if h >= 2**31 else h)
+
+
+HASHES = {"murmur2": lambda data: murmur2(data) & 0x7FFFFFFF, "crc32": crc32, "fnv1a": fnv1a}
+
+
 @lru_cache(maxsize=4096)
 def cells(initial: int, count: int) -> tuple[tuple[int, int], ...]:
     """(residue, modulus) of each partition: partition p holds the hashes with h % modulus == residue.

@@ -252,7 +252,7 @@ class Workload:
         history = load(sorted(self.folder.glob("*.jsonl")))
         rows = list(self.log())
         options.setdefault("copies", self.copies)
-        return judge(history, rows, Topology(timeline.initial, epochs), **options)
+        return judge(history, rows, Topology(timeline.initial, epochs, timeline.hash), **options)
 
     def finish(self) -> Verdict:
         """Stop the writers, drain, stop the consumers, judge."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from ....partitioner.gates.early import EarlyRelease, Position, Trail, trails
 from ....partitioner.gates.gate import Gate
-from ....partitioner.hashing import key_hash
 from ... import clock
 from ...config import ConsumerSettings
 from ...messages import Place
@@ -26,7 +25,7 @@ class _Topic:
     __slots__ = ("release", "topic_id", "trails", "view")
 
     def __init__(self, view: View, limit: int) -> None:
-        self.release, self.view = EarlyRelease(limit), view
+        self.release, self.view = EarlyRelease(limit, view.timeline.hash), view
         self.topic_id = view.timeline.topic_id
         self.trails: Mapping[tuple[int, int], Trail] = {}
 
@@ -83,7 +82,9 @@ class EarlyReleases:
         """Whether a record behind this closed gate may be returned, if nothing of its key waits before it."""
         state = self._topics.get(topic)
         trail = None if state is None else state.trails.get((gate.partition, gate.epoch))
-        return state is not None and trail is not None and state.release.may_go(key_hash(key), trail, position)
+        if state is None or trail is None:
+            return False
+        return state.release.may_go(state.view.routing.hash.of(key), trail, position)
 
     def moved(self, place: Place, position: Position) -> bool:
         """Whether more of a partition's held records may go than when this was last true."""

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
 from ....partitioner.gates.early import Collector, Scan, Tail
-from ....partitioner.hashing import key_hash
+from ....partitioner.hashing import hash_named
 from ...config import connection_of
 from ...kafka_errors import translate
 from ...log_offsets import LogOffsets
@@ -150,6 +150,7 @@ class TailScanner(BackgroundThread):
     def _collect(self, topic: str, scan: Scan, collector: Collector, consumer: Consumer) -> bool:
         """Give the collector every record below the cuts; False when nobody wants that any more."""
         until = {q: span.until for q, span in scan.spans.items()}
+        hash_of = hash_named(scan.hash).of
         at = dict(collector.starts)
         left = {q for q in until if at[q] < until[q]}
         begun = sum(at.values())
@@ -167,7 +168,7 @@ class TailScanner(BackgroundThread):
                 if error is None:
                     key, offset = key_of(message), offset_of(message)
                     if key is not None:
-                        collector.add(q, key_hash(key), offset)
+                        collector.add(q, hash_of(key), offset)
                     at[q] = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at[q] = max(at.get(q, 0), offset_of(message))

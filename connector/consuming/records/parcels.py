@@ -14,7 +14,7 @@ from itertools import chain, groupby, repeat
 from math import inf
 from typing import Any, Protocol
 
-from confluent_kafka import Message, murmur2
+from confluent_kafka import Message
 
 from ....partitioner.hashing import key_bytes
 from ....partitioner.routing import HINT_HEADER, parse_hint
@@ -95,14 +95,14 @@ class MessageParcel:
         return Judged(hint, hinted, self._strays(view) if view.managed else ())
 
     def _strays(self, view: View) -> Sequence[int]:
-        partition, period = self.place[1], view.routing.period
+        partition, period, slot_of = self.place[1], view.routing.period, view.routing.slot
         if len(view.timeline.epochs) == 1:
             return range(self.rows) if partition >= view.timeline.newest.count else ()
         keys: list[Any] = list(map(Message.key, self._messages))
         try:
-            slots = list(map(murmur2, keys, repeat(period)))
+            slots = list(map(slot_of, keys, repeat(period)))
         except TypeError:
-            slots = [-1 if key is None else murmur2(key_bytes(key), period) for key in keys]
+            slots = [-1 if key is None else slot_of(key_bytes(key), period) for key in keys]
         since = view.at_home_since(partition)
         # The usual case, asked without a line of Python per record: the run lies in the last stay of all its keys.
         distinct = set(slots)

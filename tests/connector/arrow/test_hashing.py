@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.connector.arrow.hashing import hash_column, home_column, homes_of_hashes
 from keyorder.partitioner.errors import KeyTypeError
-from keyorder.partitioner.hashing import key_hash
+from keyorder.partitioner.hashing import HASHES, key_hash
 from keyorder.partitioner.layout import Layout
 
 KEYS = st.lists(st.none() | st.binary(max_size=40), max_size=60)
-LAYOUTS = st.integers(1, 20).flatmap(lambda i: st.builds(Layout, st.just(i), st.integers(i, 100)))
+LAYOUTS = st.integers(1, 20).flatmap(
+    lambda i: st.builds(Layout, st.just(i), st.integers(i, 100), st.sampled_from(list(HASHES)))
+)
 
 
 @settings(deadline=None)  # the first call compiles
@@ -25,8 +27,9 @@ def test_homes_of_a_column_equal_homes_of_its_keys(
     keys = keys[skip:]
     expected = [-1 if key is None else layout.home(key) for key in keys]
     assert expected == home_column(layout, column).tolist()
-    hashes = hash_column(column)
-    assert [-1 if key is None else key_hash(key) for key in keys] == hashes.tolist()
+    hash_of = HASHES[layout.hash]
+    hashes = hash_column(column, hash_of)
+    assert [-1 if key is None else hash_of.of(key) for key in keys] == hashes.tolist()
     assert expected == homes_of_hashes(layout, hashes).tolist()
 
 
