@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 
+from ..partitioner.adoption import KeySample
 from ..partitioner.changes.terms import ChangeTerms
 from ..partitioner.epochs import Retirement
 from ..partitioner.errors import (
@@ -21,6 +22,7 @@ from ..partitioner.errors import (
     OrderError,
     UnmanagedTopicError,
 )
+from ..partitioner.hashing import DEFAULT_HASH
 from ..partitioner.layout import Layout, same_routing
 from ..partitioner.timeline import Timeline
 from . import clock
@@ -33,7 +35,7 @@ from .kafka_errors import translate
 from .metadata import JUST_MADE, identify, is_compacted, wait_for_partitions, wait_until_gone
 from .operations import notices
 from .operations.aborting import Abort, abort
-from .operations.adopting import Adoption
+from .operations.adopting import Adoption, look
 from .operations.change_status import ChangeStatus, DrainStatus, change_status, drain_status
 from .operations.control_state import ControlState
 from .operations.description import TopicDescription, described
@@ -87,6 +89,7 @@ class TopicAdmin:
         config: Mapping[str, str] | None = None,
         initial_partition_count: int | None = None,
         timeout: float = 30.0,
+        hash: str = DEFAULT_HASH,
     ) -> TopicDescription:
         """Create a topic and bring it under management at once.
 
@@ -94,11 +97,12 @@ class TopicAdmin:
         `keyorder.view.age.ms` (the longest that a reader may go without a look at the control topic),
         `compaction.strategy` and `compaction.strategy.header` are kept in the control topic, the rest goes to Kafka.
         initial_partition_count: the lowest count it may ever have; `partitions` when None.
+        hash: by which its keys are placed, `murmur2`, `crc32` or `fnv1a`: that of the stock producers that write it too.
 
         Raises LayoutError, ConfigError, NotAuthorizedError, BrokerUnreachableError, KafkaOperationError (it exists).
         """
         initial = partitions if initial_partition_count is None else initial_partition_count
-        layout = Layout(initial, partitions)
+        layout = Layout(initial, partitions, hash)
         ours, theirs = split_topic_config(config or {})
         ensure(self._admin, self._bootstrap, timeout)
         require_controller(self._admin, self._bootstrap)
@@ -112,7 +116,7 @@ class TopicAdmin:
             raise BrokerUnreachableError(self._bootstrap, f"create topic {topic}") from raised
         wait_for_partitions(self._admin, topic, partitions, self._bootstrap, timeout)
         # Just made: a timeline under its name can only be that of a topic that was deleted.
-        Adoption(self._config, self._admin, topic, layout, ours, again=True).run(timeout)
+        Adoption(self._config, self._admin, topic, layout, ours, again=True, hash=hash, new=True).run(timeout)
         return self.describe(topic, groups=())
 
     def delete(self, topic: str, timeout: float = 30.0) -> None:
@@ -136,21 +140,40 @@ class TopicAdmin:
         timeout: float = 30.0,
         again: bool = False,
         initial_partition_count: int | None = None,
+        hash: str | None = None,
+        accept_misplaced: bool = False,
     ) -> TopicDescription:
         """Bring an existing topic under management at its present count. Does nothing when it is already.
+
+        Some of its newest and oldest records are read first: it is adopted under the hash that explains all of them, the
+        default where several do or none is there. The description's `sample` says what they showed.
 
         initial_partition_count: a lower one than the present count, where it places every key alike: 12 partitions may
         be taken as 12, 6 or 3, and may later shrink that far. The present count when None.
         again: the topic was deleted and created anew; its old timeline is replaced by a new one.
-        Raises LayoutError for an initial count that would move keys, IdentityMismatchError when it was and `again` is
-        not given, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+        hash: adopt it under this one alone. accept_misplaced: also where records lie elsewhere, under the hash that explains
+        most; keys of such records may be read out of order. The topic's settings keep when, by whom, and the shares.
+
+        Raises MisplacedKeysError where no hash explains the records, OrphanedTopicError where they are an OrderedProducer's,
+        LayoutError for an initial count that would move keys or another hash than the topic has, IdentityMismatchError
+        when it was made anew and `again` is not given, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
         """
         count = identify(self._admin, topic, self._bootstrap, timeout, just_made=min(timeout, JUST_MADE)).partitions
         layout = None if initial_partition_count is None else same_routing(initial_partition_count, count)
         ensure(self._admin, self._bootstrap, timeout)
         require_controller(self._admin, self._bootstrap)
-        Adoption(self._config, self._admin, topic, layout, again=again).run(timeout)
-        return self.describe(topic, groups=())
+        adoption = Adoption(
+            self._config, self._admin, topic, layout, again=again, hash=hash, accept_misplaced=accept_misplaced
+        )
+        adoption.run(timeout)
+        return replace(self.describe(topic, groups=()), sample=adoption.sample)
+
+    def sample(self, topic: str, timeout: float = 20.0) -> KeySample:
+        """What the newest and oldest records of a topic show of its hash, as `adopt` would look at them; changes nothing.
+
+        Raises TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+        """
+        return look(self._config, topic, identify(self._admin, topic, self._bootstrap).partitions, timeout)
 
     def plan(
         self,

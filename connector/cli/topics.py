@@ -9,11 +9,14 @@ import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
 
+from ...partitioner.adoption import KeySample, chosen_hash
 from ...partitioner.errors import BrokerUnreachableError, OrderError, TopicNotFoundError
+from ...partitioner.hashing import DEFAULT_HASH, HASHES
 from ...partitioner.layout import Layout, same_routing
 from ..admin import TopicAdmin
 from ..kafka_errors import translate
 from ..metadata import JUST_MADE, cluster_metadata, identify
+from ..operations.adopting import check_hash
 from ..operations.notices import of_adoption
 from ..operations.topic_settings import split_topic_config
 from .changes.confirming import confirm
@@ -25,12 +28,14 @@ from .topics_output import (
     description_document,
     layout_document,
     notices_document,
+    sample_document,
     show_description,
     show_notices,
 )
 
 _COUNT = click.IntRange(min=1)
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
+_HASH = click.Choice(list(HASHES))
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 
 
@@ -51,6 +56,14 @@ topics.add_command(drain)
     "--initial-partition-count", type=_COUNT, default=None, help="The lowest count ever. [default: --partitions]"
 )
 @click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists already.")
+@click.option(
+    "--hash",
+    "hash_name",
+    type=_HASH,
+    default=DEFAULT_HASH,
+    show_default=True,
+    help="By which keys are placed: that of the stock producers that will write it too.",
+)
 @_dry_run_option
 @output_option
 @connection_options(timeout=30)
@@ -62,12 +75,13 @@ def create(
     config: Sequence[str],
     initial_partition_count: int | None,
     if_not_exists: bool,
+    hash_name: str,
     dry_run: bool,
     output: str,
 ) -> None:
     """Create a topic and bring it under management."""
     settings = pairs(config, "--config")
-    layout = Layout(initial_partition_count or partitions, partitions)
+    layout = Layout(initial_partition_count or partitions, partitions, hash_name)
     if if_not_exists and _exists(connection, topic):
         if output == "json":
             emit_json({"dry_run": dry_run, "topic": topic, "created": False})
@@ -85,7 +99,13 @@ def create(
     connection.reach()
     with TopicAdmin(connection.config) as admin:
         made = admin.create(
-            topic, partitions, replication_factor, settings, initial_partition_count, timeout=connection.timeout
+            topic,
+            partitions,
+            replication_factor,
+            settings,
+            initial_partition_count,
+            timeout=connection.timeout,
+            hash=hash_name,
         )
     if output == "json":
         emit_json(description_document(made))
@@ -102,15 +122,36 @@ def create(
     help="A lower count to which it may shrink later; only one under which no key moves.",
 )
 @click.option("--again", is_flag=True, help="The topic was deleted and made again: replace its old timeline.")
+@click.option(
+    "--hash",
+    "hash_name",
+    type=_HASH,
+    default=None,
+    help="Adopt it under this hash alone. [default: the one that explains its records, murmur2 for an empty topic]",
+)
+@click.option(
+    "--accept-misplaced",
+    is_flag=True,
+    help="Adopt it although some records lie where no hash puts them: their keys may be read out of order.",
+)
 @_dry_run_option
 @output_option
 @connection_options(timeout=30)
 def adopt(
-    connection: Connection, topic: str, initial_partition_count: int | None, again: bool, dry_run: bool, output: str
+    connection: Connection,
+    topic: str,
+    initial_partition_count: int | None,
+    again: bool,
+    hash_name: str | None,
+    accept_misplaced: bool,
+    dry_run: bool,
+    output: str,
 ) -> None:
     """Bring an existing topic under management at its present count. Running again changes nothing.
 
-    Nothing moves: every key stays where the stock partitioner has put it, until the topic grows.
+    Some of its newest and oldest records are read first, to see by which hash its producers place keys: librdkafka's
+    clients use crc32 unless told otherwise, Java's murmur2, Sarama fnv1a. Under that hash every key stays where it is. A
+    topic whose records no hash explains is refused (exit code 3), and nothing is changed.
     """
     client = connection.reach()
     with TopicAdmin(connection.config) as admin:
@@ -124,7 +165,14 @@ def adopt(
         managed = admin.managed(topic)
         warnings = [] if managed else of_adoption(topic)
         if dry_run:
-            layout = managed.layout if managed else same_routing(initial_partition_count or physical, physical)
+            sample: KeySample | None = None
+            if managed:
+                check_hash(managed, hash_name)
+                layout = managed.layout
+            else:
+                sample = admin.sample(topic, connection.timeout)
+                found = chosen_hash(sample, hash_name, accept_misplaced)
+                layout = same_routing(initial_partition_count or physical, physical, found)
             if output == "json":
                 emit_json(
                     {
@@ -132,24 +180,39 @@ def adopt(
                         "topic": topic,
                         "managed": managed is not None,
                         "layout": layout_document(layout),
+                        "sample": sample_document(sample),
                         "warnings": notices_document(warnings),
                     }
                 )
             elif managed:
                 click.echo(f"Topic {topic} is under management already, with {layout.count} partitions")
             else:
-                click.echo(f"Would bring topic {topic} under management with {layout.count} partitions")
+                click.echo(f"Would bring topic {topic} under management with {_placed(layout)}")
+                click.echo(f"Looked at {sample}")
                 show_notices(warnings)
             return
         adopted = admin.adopt(
-            topic, timeout=connection.timeout, again=again, initial_partition_count=initial_partition_count
+            topic,
+            timeout=connection.timeout,
+            again=again,
+            initial_partition_count=initial_partition_count,
+            hash=hash_name,
+            accept_misplaced=accept_misplaced,
         )
     if output == "json":
-        emit_json({**description_document(adopted), "adopted": managed is None, "warnings": notices_document(warnings)})
+        emit_json(
+            {
+                **description_document(adopted),
+                "adopted": managed is None,
+                "sample": sample_document(adopted.sample),
+                "warnings": notices_document(warnings),
+            }
+        )
     elif managed:
         click.echo(f"Topic {topic} is under management already, with {adopted.layout.count} partitions")
     else:
-        click.echo(f"Topic {topic} is under management now, with {adopted.layout.count} partitions")
+        click.echo(f"Topic {topic} is under management now, with {_placed(adopted.layout)}")
+        click.echo(f"Looked at {adopted.sample}")
         show_notices(warnings)
 
 
@@ -243,6 +306,10 @@ def list_(connection: Connection, output: str) -> None:
 
 def _exists(connection: Connection, topic: str) -> bool:
     return topic in cluster_metadata(connection.reach(), connection.bootstrap_servers, connection.timeout).topics
+
+
+def _placed(layout: Layout) -> str:
+    return f"{layout.count} partitions, keys placed by {layout.hash}"
 
 
 def _state(exists: bool, changing: bool, ordered: bool) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from ...partitioner.adoption import KeySample
 from ...partitioner.epochs import Drain, Epoch, OpenChange, Retirement
 from ...partitioner.layout import Layout
 from ..group_gates import GateNeed, GroupGate
@@ -36,6 +37,13 @@ _STEPS = {
 def layout_document(layout: Layout) -> dict[str, int | str]:
     """{"initial", "count", "hash"}."""
     return {"initial": layout.initial, "count": layout.count, "hash": layout.hash}
+
+
+def sample_document(sample: KeySample | None) -> dict[str, Any] | None:
+    """What an adoption has looked at: {"records", "keys", "explained"}; null when nothing was."""
+    if sample is None:
+        return None
+    return {"records": sample.records, "keys": sample.keys, "explained": dict(sample.explained)}
 
 
 def description_document(found: TopicDescription) -> dict[str, Any]:
@@ -168,7 +176,9 @@ def show_description(found: TopicDescription) -> None:
     click.echo(f"Topic {found.topic} ({found.topic_id}), {delivery}")
     retired = found.partitions - found.layout.count
     unused = f", {retired} not in use" if retired > 0 else ""
-    click.echo(f"Layout: {found.layout.count} partitions, {found.layout.initial} at first{unused}")
+    click.echo(
+        f"Layout: {found.layout.count} partitions, {found.layout.initial} at first{unused}, keys by {found.layout.hash}"
+    )
     change = found.change
     if change is None:
         click.echo("Change: none")

@@ -1,16 +1,28 @@
-"""Bringing a topic under management: its first timeline, written by whoever is first."""
+"""Bringing a topic under management: its first timeline, written by whoever is first, after a look at its records."""
 
 from __future__ import annotations
 
+import getpass
+import logging
+import os
+import socket
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from random import uniform
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.adoption import KeySample, KeySampler, chosen_hash
 from ...partitioner.epochs import Epoch
-from ...partitioner.errors import BrokerUnreachableError, ControllerFencedError, KafkaOperationError, LayoutError
+from ...partitioner.errors import (
+    BrokerUnreachableError,
+    ControllerFencedError,
+    KafkaOperationError,
+    LayoutError,
+    NotAuthorizedError,
+)
 from ...partitioner.layout import Layout
 from ...partitioner.records.control_records import timeline_key
 from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
@@ -20,12 +32,35 @@ from ..control.control_reader import ControlReader
 from ..control.control_topics import timeline_slot
 from ..control.timeline_writer import TimelineWriter, UnknownResultError
 from ..metadata import JUST_MADE, identify
+from .key_sample import sample_keys
+
+_LOGGER = logging.getLogger("keyorder.admin")
 
 VIEW_AGE = "keyorder.view.age.ms"
+#: Set by an adoption with `accept_misplaced`: when, by whom, and what the records showed.
+ACCEPTED = "keyorder.accepted.misplaced"
+
+
+def look(config: Mapping[str, Any], topic: str, partitions: int, timeout: float = 20.0) -> KeySample:
+    """The sample from which a topic's hash is chosen. Raises as `sample_keys`; its NotAuthorizedError says who can look."""
+    try:
+        return sample_keys(config, topic, partitions, timeout=timeout)
+    except NotAuthorizedError as error:
+        raise NotAuthorizedError(
+            "adopt",
+            f"topic {topic}",
+            f"it holds records, and whoever adopts it has to read some to see how its keys are placed: {error.detail}; a user "
+            f"with the right to read it can run `keyorder topics adopt --topic {topic}`",
+        ) from error
 
 
 class Adoption:
-    """One topic's. layout: the present count over itself when None. again: replace the timeline of a deleted topic."""
+    """One topic's. layout: the present count over itself when None. again: replace the timeline of a deleted topic.
+
+    hash: only under this one; the one that the topic's records show when None. accept_misplaced: also where records lie
+    elsewhere. new: the topic was just created by the caller, so there is nothing to look at.
+    sample: what was looked at, None while nothing was.
+    """
 
     def __init__(
         self,
@@ -35,13 +70,19 @@ class Adoption:
         layout: Layout | None = None,
         settings: Mapping[str, str] | None = None,
         again: bool = False,
+        hash: str | None = None,
+        accept_misplaced: bool = False,
+        new: bool = False,
     ) -> None:
         self._config, self._admin, self._topic = config, admin, topic
         self._servers = str(config.get("bootstrap.servers"))
         self._layout, self._settings, self._again = layout, settings or {}, again
+        self._hash, self._accept, self._new = hash, accept_misplaced, new
+        self.sample: KeySample | None = None
 
     def run(self, timeout: float) -> None:
-        """Try until it has a timeline. Raises IdentityMismatchError, LayoutError, NotAuthorizedError and Kafka's own."""
+        """Try until it has a timeline. Raises IdentityMismatchError, LayoutError, NotAuthorizedError, MisplacedKeysError,
+        OrphanedTopicError and Kafka's own."""
         deadline = clock.now() + timeout
         while True:
             writer = TimelineWriter(self._config, self._topic, timeout)
@@ -70,8 +111,14 @@ class Adoption:
             stale = found[-1].topic_id != identity.topic_id and self._again
             if not stale:
                 found[-1].check_identity(identity.topic_id, identity.cluster_id)
+                check_hash(found[-1], self._hash)
                 return
         layout = self._layout or Layout(identity.partitions, identity.partitions)
+        settings = dict(self._settings)
+        sample = KeySampler(topic, layout.count).sample() if self._new else self._look(identity.partitions)
+        layout = replace(layout, hash=chosen_hash(sample, self._hash, self._accept))
+        if layout.hash not in sample.explaining:
+            settings[ACCEPTED] = f"{_now()} {_who()}: {sample}"
         ordered = self._settings.get("enable.ordered.delivery", "true").lower() != "false"
         view_age = milliseconds(self._settings, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
         timeline = Timeline(
@@ -82,14 +129,41 @@ class Adoption:
             epochs=(Epoch(0, layout.count, committed_at_ms=clock.wall_ms()),),
             ordered=ordered,
             view_age_s=view_age,
-            settings={k: v for k, v in self._settings.items() if k not in ("enable.ordered.delivery", VIEW_AGE)},
+            settings={k: v for k, v in settings.items() if k not in ("enable.ordered.delivery", VIEW_AGE)},
+            hash=layout.hash,
         )
         writer.write(timeline, "adopt")
         # A transaction is decided before its markers are written: "committed" is not "visible" yet.
         reader.await_message(lambda message: message.key == timeline_key(topic), deadline - clock.now())
+        if not self._new:
+            _LOGGER.info("%s: adopted with hash %s (%s)", topic, layout.hash, sample)
         physical = identify(self._admin, topic, self._servers).partitions
         if physical != layout.count:
             raise LayoutError(
                 f"topic {topic!r} went from {layout.count} to {physical} partitions while it was adopted: "
                 f"run `keyorder topics expand --topic {topic} --partitions {physical}` to make the new ones part of it"
             )
+
+    def _look(self, partitions: int) -> KeySample:
+        self.sample = look(self._config, self._topic, partitions)
+        return self.sample
+
+
+def check_hash(timeline: Timeline, wanted: str | None) -> None:
+    """Stop where another hash is asked for than the topic has. Raises LayoutError."""
+    if wanted is not None and wanted != timeline.hash:
+        raise LayoutError(
+            f"topic {timeline.topic!r} is under management with hash {timeline.hash}, {wanted} was asked for: a topic's hash "
+            "never changes; leave it out, or copy the topic into one that was created with that hash"
+        )
+
+
+def _who() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"{os.getuid()}@{socket.gethostname()}"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall_ms() / 1000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...partitioner.adoption import KeySample
 from ...partitioner.epochs import Drain, Epoch, OpenChange
 from ...partitioner.gates.starts import Commit
 from ...partitioner.layout import Layout
@@ -51,6 +52,7 @@ class TopicDescription:
     modes: KIP-694's mode of every partition. retired: those that are no longer written, and how far their emptying is.
     groups: the groups that have committed offsets of it, with the gates that are closed for them.
     strays: what was found among the newest records of each partition, None when nobody looked; strays_problem: why not.
+    sample: what an adoption has looked at to choose the hash; None when nothing was adopted.
     """
 
     topic: str
@@ -67,6 +69,7 @@ class TopicDescription:
     groups: tuple[GroupDescription, ...] = ()
     strays: tuple[PartitionStrays, ...] | None = None
     strays_problem: str = ""
+    sample: KeySample | None = None
 
 
 def described(

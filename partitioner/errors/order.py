@@ -111,6 +111,43 @@ class ConsentNeededError(OrderError):
         )
 
 
+class MisplacedKeysError(OrderError):
+    """A topic without a timeline holds records that no hash explains, or that the hash asked for does not explain.
+
+    sample: what was found, in words. wanted: the hash that was asked for, None when none was.
+    """
+
+    def __init__(self, topic: str, partitions: int, sample: str, wanted: str | None = None) -> None:
+        super().__init__(topic, partitions, sample, wanted)
+        self.topic, self.partitions, self.sample, self.wanted = topic, partitions, sample, wanted
+
+    def __str__(self) -> str:
+        why = "no hash explains" if self.wanted is None else f"the hash {self.wanted} does not explain"
+        return (
+            f"topic {self.topic!r} was not adopted: {why} where its records lie at {self.partitions} partitions "
+            f"({self.sample}), so the next records of some keys would be written to another partition than those before. "
+            "Copy it into a managed topic with Connect's MirrorConnector (docs/connect-migrate.md), or accept that keys whose "
+            "records lie elsewhere may be read out of order: "
+            f"`keyorder topics adopt --topic {self.topic} --accept-misplaced`, with --hash to choose one"
+        )
+
+
+class OrphanedTopicError(OrderError):
+    """A topic without a timeline holds records of OrderedProducers: `_keyorder` was lost, or the topic is a copy."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(topic, partition, offset)
+        self.topic, self.partition, self.offset = topic, partition, offset
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} has no timeline, but {self.topic}[{self.partition}]@{self.offset} has the header "
+            "keyorder-epoch: its timeline was lost with the topic _keyorder, or it is a copy of a managed topic. Where its keys "
+            "lived is not known, so it is not adopted. Restore _keyorder from a backup, or copy the records into a new managed "
+            "topic with Connect's MirrorConnector (docs/connect-migrate.md)"
+        )
+
+
 class RecordVersionError(OrderError):
     """A control record was written by a newer, incompatible keyorder. where: topic[partition]@offset, where known."""
 
