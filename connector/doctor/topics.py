@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from ...partitioner.adoption import counts_of_stock_writers
 from ...partitioner.errors import KeyorderError, NotAuthorizedError
 from ...partitioner.gates.waits import Reason
 from ...partitioner.timeline import Timeline
@@ -15,6 +16,8 @@ from ..compaction_settings import check_compaction
 from ..group_gates import GroupOffsets
 from ..groups.group_admin import GroupAdmin
 from ..metadata import identify
+from ..operations.adopting import ACCEPTED
+from ..operations.notices import stock_right
 from ..operations.stray_scan import scan
 from .control import topic_config
 from .findings import Finding, Status
@@ -61,6 +64,14 @@ def _timeline(timeline: Timeline, physical: int) -> Iterator[Finding]:
             f"{layout.count} of {physical} partitions active, initial {layout.initial}, epoch {timeline.newest.number}"
         )
         yield Finding("layout", topic, Status.OK, text)
+    yield _stock_producers(timeline, physical)
+    accepted = timeline.settings.get(ACCEPTED)
+    if accepted is not None:
+        yield Finding(
+            "adoption", topic, Status.WARN,
+            f"it was adopted with records that lie elsewhere than its hash {timeline.hash} puts them: {accepted}",
+            "keys of such records may have been read out of order; read to the end once by every group, they do no more harm",
+        )  # fmt: skip
     if change is not None:
         yield Finding(
             "change", topic, Status.WARN,
@@ -71,6 +82,20 @@ def _timeline(timeline: Timeline, physical: int) -> Iterator[Finding]:
         yield Finding(
             "ordered delivery", topic, Status.WARN, "enable.ordered.delivery is false: no gate holds anything"
         )
+
+
+def _stock_producers(timeline: Timeline, physical: int) -> Finding:
+    """Whether a stock producer may write beside keyorder. What it has written is found as strays and foreign writers."""
+    layout = timeline.layout
+    if stock_right(layout, physical):
+        text = f"stock producers that place keys by {layout.hash} may write it: at {physical} partitions they agree with keyorder"
+    else:
+        right = ", ".join(map(str, counts_of_stock_writers(layout.initial, 4 * layout.count)))
+        text = (
+            f"stock producers may not write it: with {layout.count} of {physical} partitions in use they place keys elsewhere; "
+            f"those that hash by {layout.hash} agree where it has {right}, … partitions and uses all"
+        )
+    return Finding("stock producers", timeline.topic, Status.OK, text)
 
 
 def _settings(admin: AdminClient, timeline: Timeline, timeout: float) -> Iterator[Finding]:

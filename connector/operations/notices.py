@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
+from ...partitioner.adoption import counts_of_stock_writers
 from ...partitioner.epochs import OpenChange, Retirement
+from ...partitioner.layout import Layout
 from ...partitioner.modes import DELETE_ENABLE
 from ...partitioner.timeline import Timeline
 from ..config import boolean
@@ -21,6 +23,7 @@ class Code(str, Enum):
     """A warning's name for programs."""
 
     KEYS_MOVE = "keys-move"
+    STOCK_WRITERS = "stock-writers"
     NO_ORDERED_WRITER = "no-ordered-writer"
     CHANGE_OPEN = "change-open"
     SWITCH_OFF = "switch-off"
@@ -46,8 +49,19 @@ def of_adoption(topic: str) -> list[Notice]:
     return [Notice(Code.KEYS_MOVE, text)]
 
 
-def of_change(timeline: Timeline, count: int, ordered_writers: int | None = None) -> list[Notice]:
-    """For any change to `count`. ordered_writers: how many OrderedProducers write it now, None if nobody has looked."""
+def of_change(
+    timeline: Timeline,
+    count: int,
+    ordered_writers: int | None = None,
+    physical: int | None = None,
+    stock_records: int = 0,
+) -> list[Notice]:
+    """For any change to `count`.
+
+    ordered_writers: how many OrderedProducers write it now, None if nobody has looked. physical: partitions that exist now.
+    stock_records: how many of the newest records are a stock producer's. Before the first change nothing shows a stock
+    producer, so without a look it is warned of then.
+    """
     found = []
     if timeline.change is not None:
         found.append(open_change(timeline.topic, timeline.change))
@@ -57,11 +71,13 @@ def of_change(timeline: Timeline, count: int, ordered_writers: int | None = None
     found.append(
         Notice(
             Code.KEYS_MOVE,
-            f"{float(share):.1%} of the keys of {timeline.topic} get another partition, with their order kept. Producers "
-            "without keyorder do not take part in that: they place keys by `hash % partitions` as soon as the number of "
-            "partitions changes, and go on writing to retired ones. Let every writer use an OrderedProducer first.",
+            f"{float(share):.1%} of the keys of {timeline.topic} get another partition, with their order kept.",
         )
     )
+    unknown = ordered_writers is None and len(timeline.epochs) == 1
+    if stock_records or ordered_writers == 0 or unknown:
+        exist = max(count, timeline.highest_count, physical or 0)
+        found.append(stock_writers(timeline.layout.resized(count), exist, stock_records))
     if ordered_writers == 0:
         found.append(
             Notice(
@@ -70,6 +86,32 @@ def of_change(timeline: Timeline, count: int, ordered_writers: int | None = None
             )
         )
     return found
+
+
+def stock_writers(layout: Layout, partitions: int, records: int = 0) -> Notice:
+    """What stock producers do to a topic that gets this layout and then has `partitions` partitions, retired ones included.
+
+    records: how many of the newest records are theirs.
+    """
+    seen = f"{records} of the newest records are a stock producer's. " if records else ""
+    if stock_right(layout, partitions):
+        after = f"With {layout.count} partitions they place keys as keyorder does, so they may go on afterwards"
+    else:
+        right = ", ".join(map(str, counts_of_stock_writers(layout.initial, 4 * max(layout.count, layout.initial))))
+        after = (
+            f"With {layout.count} of {partitions} partitions in use they place other keys elsewhere than keyorder does (they "
+            f"agree where a topic has {right}, … partitions and uses all): let every writer use an OrderedProducer first"
+        )
+    return Notice(
+        Code.STOCK_WRITERS,
+        f"{seen}Producers without keyorder do not take part in a change: they place keys by `{layout.hash} % partitions` as "
+        f"soon as the number of partitions changes, and go on writing to retired ones. Stop them before it. {after}.",
+    )
+
+
+def stock_right(layout: Layout, partitions: int) -> bool:
+    """Whether stock producers of the topic's hash place keys as keyorder does, with so many partitions, retired ones included."""
+    return layout.split == 0 and layout.count == partitions
 
 
 def open_change(topic: str, change: OpenChange) -> Notice:

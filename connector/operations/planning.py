@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from ...partitioner.changes.plan import plan_change
 from ...partitioner.changes.terms import longest_hold
 from ...partitioner.epochs import Retirement
+from ...partitioner.errors import NotAuthorizedError
 from ...partitioner.records.control_records import Lease, Ready
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.members import WriterSet
@@ -23,6 +24,10 @@ from ..topology.draining import topic_delay_ms
 from . import notices
 from .forecast import ChangeForecast, ForcedDrain, group_forecasts, hold_forecast, losses
 from .sampling import take_sample, two_samples
+from .stray_scan import scan
+
+# Newest records of each partition that are looked at for stock producers, and the seconds that it may take.
+_LOOK, _LOOK_TIMEOUT = 100, 5.0
 
 
 class Planner:
@@ -58,7 +63,7 @@ class Planner:
             waits_for_groups=named if plan.retired else (),
             delay_ms=retirement.delay(topic_delay_ms(timeline)) if plan.retired else None,
         )
-        warnings = notices.of_change(timeline, count, len(live))
+        warnings = notices.of_change(timeline, count, len(live), physical, self._stock_records(timeline, physical))
         if plan.retired:
             compacted = is_compacted(self._admin, topic, self._servers)
             warnings += notices.of_shrink(timeline, retirement, compacted)
@@ -73,6 +78,14 @@ class Planner:
         upto = {p: left.get(p, sample.ends[p]) for p in partitions}
         records = {p: max(0, end - sample.starts[p]) for p, end in upto.items()}
         return ForcedDrain(timeline.topic, records, losses(upto, sample))
+
+    def _stock_records(self, timeline: Timeline, physical: int) -> int:
+        """How many of the newest records a stock producer has put there; 0 where this user may not read them."""
+        try:
+            found = scan(self._config, timeline, physical, _LOOK, _LOOK_TIMEOUT)
+        except NotAuthorizedError:
+            return 0
+        return sum(each.strays + each.foreign for each in found)
 
     def _all_groups(self, topic: str, named: Sequence[str]) -> list[str]:
         """Those with commits on the topic, and those that are named whether they have any or not."""

@@ -73,19 +73,45 @@ def test_losses_are_what_lies_between_a_group_and_the_cut() -> None:
 @pytest.mark.kip("K694-17", "K694-19", "C-23")
 def test_a_change_warns_of_moving_keys_and_of_a_change_that_is_open() -> None:
     """A shrink speaks of retired partitions, not of an increase; the same count moves nothing."""
-    (moving,) = notices.of_change(FOUR, 6)
+    (moving,) = notices.of_change(FOUR, 6, ordered_writers=1)
     assert moving.code is Code.KEYS_MOVE
     assert "25.0%" in moving.text
     assert notices.of_change(FOUR, 4) == []
     shrinking = notices.of_change(TWO, 1, ordered_writers=0)
-    assert [n.code for n in shrinking] == [Code.KEYS_MOVE, Code.NO_ORDERED_WRITER]
-    assert "retired" in shrinking[0].text
+    assert [n.code for n in shrinking] == [Code.KEYS_MOVE, Code.STOCK_WRITERS, Code.NO_ORDERED_WRITER]
+    assert "retired" in shrinking[1].text
     assert not any("increase" in n.text for n in shrinking)
     changing = FOUR.opened(8, ChangePhase.PREPARE, 3)
     opened = notices.of_change(changing, 6)[0]
     assert opened.code is Code.CHANGE_OPEN
     assert "8 partitions" in opened.text
     assert "attempt 3" in opened.text
+
+
+def test_a_change_warns_of_stock_writers_where_something_shows_one_or_nothing_can() -> None:
+    """Before the first change a stock producer leaves no trace; later its records show, and who writes can be asked."""
+    assert [n.code for n in notices.of_change(FOUR, 8)] == [Code.KEYS_MOVE, Code.STOCK_WRITERS]
+    assert [n.code for n in notices.of_change(FOUR, 8, ordered_writers=2)] == [Code.KEYS_MOVE]
+    assert [n.code for n in notices.of_change(TWO, 4)] == [Code.KEYS_MOVE]
+    found = notices.of_change(TWO, 4, 2, 4, stock_records=7)
+    assert [n.code for n in found] == [Code.KEYS_MOVE, Code.STOCK_WRITERS]
+    assert "7 of the newest records are a stock producer's" in found[1].text
+
+
+@pytest.mark.parametrize(
+    ("timeline", "count", "physical", "right"),
+    [(FOUR, 8, 4, True), (FOUR, 6, 4, False), (FOUR, 8, 9, False), (TWO, 1, 4, False), (TWO, 4, 4, True)],
+)
+def test_it_says_at_which_counts_a_stock_writer_is_right(
+    timeline: Timeline, count: int, physical: int, right: bool
+) -> None:
+    """At initial * 2**k partitions of which none is retired: those that exist are what a stock producer counts."""
+    text = notices.of_change(timeline, count, 0, physical)[1].text
+    assert ("may go on afterwards" in text) is right
+    counts = "1, 2, 4" if timeline is TWO else "4, 8, 16"
+    assert (f"{counts}" in text) is not right
+    hashed = replace(timeline, hash="crc32")
+    assert "crc32 % partitions" in notices.of_change(hashed, count, 0, physical)[1].text
 
 
 @pytest.mark.kip("K694-18", "C-23")

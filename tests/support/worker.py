@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer
 from keyorder.connector import clock
 from keyorder.connector.verify.events import decode_value, encode_value
@@ -42,12 +42,20 @@ def say(**facts: Any) -> None:
 
 
 def write(spec: dict[str, Any], done: threading.Event) -> None:
-    """Send numbered records of the spec's keys at its rate, until told to stop or `count` are sent."""
+    """Send numbered records of the spec's keys at its rate, until told to stop or `count` are sent.
+
+    With "stock" it is a stock producer with that partitioner.
+    """
     rng = random.Random(spec.get("seed", 0))
     keys: list[str] = [f"{spec['actor']}-{i}" for i in range(spec["keys"])] + spec.get("shared_keys", [])
     seqs = dict.fromkeys(keys, 0)
     recorder = Recorder(spec["history"], spec["actor"], run=spec["run"])
-    producer = OrderedProducer(spec["config"])
+    stock = spec.get("stock")
+    producer: Any = (
+        Producer({**spec["config"], "partitioner": stock, "enable.idempotence": True})
+        if stock
+        else OrderedProducer(spec["config"])
+    )
     interval = 1 / spec["rate"]
     limit = spec.get("count")
 
@@ -89,7 +97,7 @@ def write(spec: dict[str, Any], done: threading.Event) -> None:
     left = producer.flush(60)
     if columns is not None:
         columns.report(recorder)
-    say(event="finished", sent=sent, left=left, holds=len(producer.hold_times()))
+    say(event="finished", sent=sent, left=left, holds=0 if stock else len(producer.hold_times()))
     if spec.get("linger"):
         done.wait()
     producer.close()

@@ -21,6 +21,7 @@ from keyorder.connector.verify.topology import Epoch, Topology
 from keyorder.connector.verify.verdict import Verdict, judge
 from keyorder.partitioner.changes.rehoming import origin_of_copy
 from support.cluster import KafkaUnderTest
+from support.spark_source import create as create_unmanaged
 
 WORKER = Path(__file__).parent / "worker.py"
 
@@ -79,11 +80,16 @@ class Worker:
 class Workload:
     """Everything that happens on one topic. Use as a context manager: nothing is left running."""
 
-    def __init__(self, kafka: KafkaUnderTest, folder: Path, topic: str, partitions: int = 4, **create: Any) -> None:
+    def __init__(
+        self, kafka: KafkaUnderTest, folder: Path, topic: str, partitions: int = 4, managed: bool = True, **create: Any
+    ) -> None:
         self.kafka, self.folder, self.topic = kafka, folder, topic
         self.run = uuid.uuid4().hex[:8]
         self.admin = TopicAdmin(kafka.client_config())
-        self.admin.create(topic, partitions, **create)
+        if managed:
+            self.admin.create(topic, partitions, **create)
+        else:
+            create_unmanaged(kafka, topic, partitions)
         self.workers: list[Worker] = []
         self.groups: set[str] = set()
         self.copies: dict[tuple[int, int], tuple[int, int]] = {}
@@ -98,7 +104,7 @@ class Workload:
         self._own.close()
 
     def writer(self, actor: str, **spec: Any) -> Worker:
-        """Start a writer. spec: rate (records/s), keys, count, seed, config."""
+        """Start a writer. spec: rate (records/s), keys, count, seed, config; stock: the partitioner of a stock producer."""
         config = {**self.kafka.client_config(), "linger.ms": 2, "log_level": 0, **spec.pop("config", {})}
         full = {"rate": 1_000, "keys": 200, **spec, "role": "writer", "config": config}
         return self._start(actor, full)

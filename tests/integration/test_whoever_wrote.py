@@ -1,0 +1,270 @@
+"""Topics that stock producers wrote, whichever hash they place keys by: adopted, grown and read in order, or refused."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from keyorder import Layout, OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.connector.arrow.hashing import home_column
+from keyorder.connector.operations.key_sample import sample_keys
+from keyorder.partitioner.errors import LayoutError, MisplacedKeysError, OrphanedTopicError
+from support.cluster import KafkaUnderTest
+from support.commands import Command
+from support.groups import QUICK, group_config, read
+from support.spark_source import create
+from support.workload import Workload, assert_in_order
+
+HASH_OF = {
+    "consistent": "crc32",
+    "consistent_random": "crc32",
+    "murmur2": "murmur2",
+    "murmur2_random": "murmur2",
+    "fnv1a": "fnv1a",
+    "fnv1a_random": "fnv1a",
+}
+STOCK = {"crc32": "consistent_random", "murmur2": "murmur2_random", "fnv1a": "fnv1a_random"}
+
+
+@pytest.fixture
+def keyorder(kafka: KafkaUnderTest, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command, against the test's broker."""
+    return Command(kafka, capsys)
+
+
+def fill(
+    kafka: KafkaUnderTest, topic: str, keys: Iterable[bytes | str], partitioner: str | None = None, value: str = "stock"
+) -> dict[bytes, int]:
+    """One record of each key by a stock producer, its default partitioner without one. Returns where each key lies."""
+    config = {**kafka.client_config(), "linger.ms": 5, "log_level": 0}
+    producer = Producer(config if partitioner is None else {**config, "partitioner": partitioner})
+    places: dict[bytes, int] = {}
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        key, partition = message.key() or b"", message.partition()
+        assert partition is not None
+        places[key.encode() if isinstance(key, str) else key] = partition
+
+    for key in keys:
+        producer.produce(topic, value, key, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    return places
+
+
+def some_keys(count: int, seed: int = 1) -> list[bytes]:
+    """Random keys: ASCII, other scripts, arbitrary bytes with zeros in them, and long ones."""
+    rng = random.Random(seed)
+    keys = [b"\0", b"\0\0\0", "schlüssel".encode(), "клавиша".encode(), "鍵".encode(), b"x" * 10_000, b"5d3f19010"]
+    keys += [rng.randbytes(rng.randrange(1, 40)) for _ in range(count)]
+    return keys + [b"customer-%d" % i for i in range(count)]
+
+
+@pytest.mark.kip("K253-66")
+@pytest.mark.parametrize("partitioner", HASH_OF)
+def test_a_layout_places_keys_where_a_stock_producer_does(
+    kafka: KafkaUnderTest, topic_name: str, partitioner: str
+) -> None:
+    """Each of librdkafka's partitioners that hashes keys, key by key and as a column; an empty key where it hashes that."""
+    create(kafka, topic_name, 7)
+    scatters_empty_keys = partitioner == "consistent_random"
+    keys = some_keys(300) + ([] if scatters_empty_keys else [b""])
+    places = fill(kafka, topic_name, keys, partitioner)
+    layout = Layout(7, 7, HASH_OF[partitioner])
+    assert {key: layout.home(key) for key in keys} == places
+    assert home_column(layout, pa.array(keys, pa.binary())).tolist() == [places[key] for key in keys]
+
+
+@pytest.mark.parametrize("hash_name", STOCK)
+def test_a_topic_is_adopted_under_the_hash_that_its_records_show(
+    kafka: KafkaUnderTest, keyorder: Command, topic_name: str, hash_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The dry run shows the shares and changes nothing; unkeyed records and empty keys count for nothing."""
+    create(kafka, topic_name, 5)
+    fill(kafka, topic_name, some_keys(200), STOCK[hash_name])
+    fill(kafka, topic_name, [""] * 40, "consistent_random")
+    dry = keyorder("topics", "adopt", "--topic", topic_name, "--dry-run")
+    assert dry.code == 0, dry
+    assert dry.document["layout"] == {"initial": 5, "count": 5, "hash": hash_name}
+    sample = dry.document["sample"]
+    assert sample["records"] == sample["keys"] == sample["explained"][hash_name] == 407
+    assert all(share < 200 for name, share in sample["explained"].items() if name != hash_name)
+    admin = TopicAdmin(kafka.client_config())
+    assert admin.managed(topic_name) is None
+
+    with caplog.at_level(logging.INFO, "keyorder.admin"):
+        adopted = admin.adopt(topic_name)
+    assert adopted.layout == Layout(5, 5, hash_name)
+    assert f"{topic_name}: adopted with hash {hash_name} (407 keyed records" in caplog.text
+    assert adopted.settings == {}
+    assert keyorder("verify", "--topic", topic_name).code == 0
+    other = "fnv1a" if hash_name != "fnv1a" else "crc32"
+    with pytest.raises(LayoutError, match=f"with hash {hash_name}, {other} was asked for"):
+        admin.adopt(topic_name, hash=other)
+
+
+def test_a_topic_of_two_hashes_is_refused_until_an_operator_accepts_it(
+    kafka: KafkaUnderTest, keyorder: Command, topic_name: str, tmp_path: Path
+) -> None:
+    """Also when only its oldest records are of another one; what was accepted stands in its settings."""
+    create(kafka, topic_name, 4)
+    fill(kafka, topic_name, some_keys(100, 1), "murmur2")
+    fill(kafka, topic_name, [b"n%d" % i for i in range(5_000)], "consistent")
+    admin = TopicAdmin(kafka.client_config())
+    with pytest.raises(MisplacedKeysError, match=r"crc32 \d\d\.\d %") as raised:
+        admin.adopt(topic_name)
+    assert "--accept-misplaced" in str(raised.value)
+    assert "MirrorConnector" in str(raised.value)
+    with pytest.raises(MisplacedKeysError, match="the hash crc32 does not explain"):
+        admin.adopt(topic_name, hash="crc32")
+    with OrderedProducer(kafka.client_config()) as producer, pytest.raises(MisplacedKeysError):
+        producer.produce(topic_name, b"v", b"k")
+    for more in (["--dry-run"], []):
+        refused = keyorder("topics", "adopt", "--topic", topic_name, *more)
+        assert (refused.code, refused.error["type"]) == (3, "MisplacedKeysError")
+        assert "murmur2" in refused.error["message"]
+    assert admin.managed(topic_name) is None
+
+    accepted = keyorder("topics", "adopt", "--topic", topic_name, "--accept-misplaced")
+    assert accepted.code == 0, accepted
+    assert accepted.document["layout"]["hash"] == "crc32"
+    note = accepted.document["settings"]["keyorder.accepted.misplaced"]
+    assert "@" in note
+    assert "murmur2" in note
+
+
+def test_the_operator_chooses_the_hash_where_records_do_not(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """With one partition every hash explains all, and without records too: then the default, or the one that is asked for."""
+    admin = TopicAdmin(kafka.client_config())
+    create(kafka, topic_name, 1)
+    fill(kafka, topic_name, some_keys(20), "consistent")
+    assert admin.sample(topic_name).explaining == ("murmur2", "crc32", "fnv1a")
+    assert admin.adopt(topic_name, hash="crc32").layout == Layout(1, 1, "crc32")
+    for number, (asked, expected) in enumerate([(None, "murmur2"), ("fnv1a", "fnv1a")]):
+        create(kafka, f"{topic_name}-{number}", 3)
+        assert admin.adopt(f"{topic_name}-{number}", hash=asked).layout.hash == expected
+    assert admin.create(f"{topic_name}-made", 3, hash="crc32").layout == Layout(3, 3, "crc32")
+    with pytest.raises(LayoutError, match="murmur2, crc32, fnv1a"):
+        admin.adopt(topic_name, hash="md5")
+
+
+def test_a_topic_without_a_timeline_that_orderedproducers_wrote_is_refused(
+    kafka: KafkaUnderTest, keyorder: Command, topic_name: str
+) -> None:
+    """Its timeline was lost, or it is a copy: where its keys lived nobody knows, and no operator can accept that."""
+    create(kafka, topic_name, 3)
+    producer = Producer({**kafka.client_config(), "partitioner": "murmur2"})
+    producer.produce(topic_name, b"v", b"k", headers=[("keyorder-epoch", b"4")])
+    assert producer.flush(10) == 0
+    admin = TopicAdmin(kafka.client_config())
+    for accept in (False, True):
+        with pytest.raises(OrphanedTopicError, match="keyorder-epoch"):
+            admin.adopt(topic_name, accept_misplaced=accept)
+    with (
+        OrderedProducer(kafka.client_config()) as ordered,
+        pytest.raises(OrphanedTopicError, match="Restore _keyorder"),
+    ):
+        ordered.produce(topic_name, b"v", b"k")
+    assert keyorder("topics", "adopt", "--topic", topic_name).code == 3
+
+
+def test_the_look_goes_back_behind_records_without_a_key(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The newest and the oldest of a log say nothing of its keys: what lies between is looked at."""
+    create(kafka, topic_name, 1)
+    producer = Producer({**kafka.client_config(), "linger.ms": 5})
+    for keyed in (False, True, False):
+        for i in range(10 if keyed else 700):
+            producer.produce(topic_name, b"v", b"k%d" % i if keyed else None)
+    assert producer.flush(20) == 0
+    assert sample_keys(kafka.client_config(), topic_name, 1).records == 10
+
+
+def test_only_the_import_changes(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A backlog by confluent_kafka's default Producer, then both imports swapped: each key is read in order."""
+    create(kafka, topic_name, 6)
+    keys = [f"key-{i}" for i in range(40)]
+    for round_ in range(10):
+        fill(kafka, topic_name, keys, value=str(round_))
+    with OrderedProducer(kafka.client_config()) as producer:
+        for round_ in range(10, 20):
+            for key in keys:
+                producer.produce(topic_name, str(round_), key)
+        assert producer.flush(30) == 0
+    consumer = OrderedConsumer(group_config(kafka, topic_name))
+    consumer.subscribe([topic_name])
+    seen: dict[bytes, list[int]] = {}
+    for message in read(consumer, 20 * len(keys)):
+        key = message.key()
+        assert isinstance(key, bytes)
+        seen.setdefault(key, []).append(int(message.value() or b""))
+    assert consumer.strays == 0
+    consumer.close()
+    assert seen == {key.encode(): list(range(20)) for key in keys}
+
+
+@pytest.mark.parametrize("hash_name", STOCK)
+def test_it_grows_and_shrinks_in_order(
+    kafka: KafkaUnderTest, keyorder: Command, topic_name: str, tmp_path: Path, hash_name: str
+) -> None:
+    """6, 9, 12, 13 and back to 6 under load; a stock producer writes beside it at the counts where that is right."""
+    partitioner = STOCK[hash_name]
+    with Workload(kafka, tmp_path, topic_name, 6, managed=False) as run:
+        before = run.writer("w-stock", stock=partitioner, rate=500, seed=1)
+        before.expect_progress(run, 200)
+        assert run.admin.adopt(topic_name).layout == Layout(6, 6, hash_name)
+        run.consumer("c1", "g")
+        run.consumer("c2", "g", columns="always")
+        run.writer("w-ordered", rate=500, seed=2)
+        columns = run.writer("w-columns", rate=500, seed=3, columns="mixed")
+        before.expect_progress(run, 200)
+        assert before.stop()["left"] == 0  # a stock producer moves keys as soon as there are 9 partitions
+        for count in (9, 12):
+            assert run.expand(count) == 0
+        after = run.writer("w-stock-12", stock=partitioner, rate=500, seed=4)
+        after.expect_progress(run, 300)
+        assert after.stop()["left"] == 0
+        assert run.expand(13) == 0
+        assert run.shrink(6) == 0
+        assert columns.process.poll() is None
+        assert_in_order(run.finish())
+    assert keyorder("verify", "--topic", topic_name).code == 0
+    assert run.admin.describe(topic_name).layout == Layout(6, 6, hash_name)
+
+
+def test_a_record_in_the_wrong_place_is_found_in_columns_too(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A crc32 topic that has grown: what a murmur2 producer puts elsewhere is counted, what crc32 puts right is not."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK, hash="crc32")
+    admin.expand(topic_name, 4)
+    layout = admin.describe(topic_name).layout
+    keys = [f"k{i}" for i in range(100)]
+    places = fill(kafka, topic_name, keys, "consistent")
+    assert {key: layout.home(key) for key in places} == places
+    wrong = fill(kafka, topic_name, keys, "murmur2")
+    expected = sum(layout.home(key) != p for key, p in wrong.items())
+    assert expected
+    for columns in (False, True):
+        consumer = OrderedConsumer(group_config(kafka, f"{topic_name}-{columns}"))
+        consumer.subscribe([topic_name])
+        if columns:
+            rows = 0
+            while rows < 200:
+                rows += consumer.consume_arrow(1_000, 0.5).num_rows
+        else:
+            read(consumer, 200)
+        assert consumer.strays == expected
+        consumer.close()
+
+
+def test_nothing_of_a_group_remains_of_a_look(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """It joins no group and commits nothing."""
+    create(kafka, topic_name, 2)
+    fill(kafka, topic_name, some_keys(20), "consistent")
+    TopicAdmin(kafka.client_config()).sample(topic_name)
+    groups = kafka.admin().list_consumer_groups(request_timeout=10).result(15)
+    assert "keyorder-key-sample" not in {group.group_id for group in groups.valid or ()}
