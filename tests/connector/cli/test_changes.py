@@ -62,10 +62,10 @@ def test_a_plan_tells_what_moves_who_lags_and_what_to_know(
     assert "--sample" in lag["gate_unknown_because"]
     assert plan["not_waited_for"] == {group: 6}
     codes = [warning["code"] for warning in plan["warnings"]]
-    assert codes == ["keys-move", "no-ordered-writer", "switch-off", "groups-lag"]
+    assert codes == ["keys-move", "stock-writers", "no-ordered-writer", "switch-off", "groups-lag"]
     named = keyorder("topics", "shrink", *to_one, "--dry-run", "--wait-for-groups", group, "--immediate").document
     assert (named["not_waited_for"], named["waits_for_groups"], named["delay_ms"]) == ({}, [group], 0)
-    assert [warning["code"] for warning in named["warnings"]] == ["keys-move", "no-ordered-writer"]
+    assert [warning["code"] for warning in named["warnings"]] == ["keys-move", "stock-writers", "no-ordered-writer"]
     people = keyorder("topics", "plan", *to_one, output="table")
     assert "not known: no earlier change" in people.out
     assert f"{group} (6 records)" in people.err

@@ -74,12 +74,15 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
         "--config", "retention.ms=86400000", "--config", "compaction.strategy=timestamp", "--config", QUICK,
     )  # fmt: skip
     assert made.code == 0, made
-    assert made.document["layout"] == {"initial": 4, "count": 4}
+    assert made.document["layout"] == {"initial": 4, "count": 4, "hash": "murmur2"}
     assert made.document["settings"] == {"compaction.strategy": "timestamp"}
 
     plan = topics(kafka, "expand", "--topic", topic_name, "--partitions", 6, "--dry-run").document
     assert plan["dry_run"] is True
-    assert (plan["current"], plan["target"]) == ({"initial": 4, "count": 4}, {"initial": 4, "count": 6})
+    assert (plan["current"], plan["target"]) == (
+        {"initial": 4, "count": 4, "hash": "murmur2"},
+        {"initial": 4, "count": 6, "hash": "murmur2"},
+    )
     assert plan["partitions_to_create"] == 2
     assert plan["share_moved"] == {"fraction": "1/4", "percent": 25.0}
     assert plan["share_moved_by_stock"] == {"fraction": "2/3", "percent": 66.667}
@@ -104,13 +107,13 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     assert [step["name"] for step in document["steps"]][-3:] == ["cutting", "committing", "done"]
     told = [line for line in grown.err.splitlines() if not line.startswith("WARNING")]
     assert len(told) == len(document["steps"])
-    assert [warning["code"] for warning in document["warnings"]] == ["keys-move"]
+    assert [warning["code"] for warning in document["warnings"]] == ["keys-move", "stock-writers"]
 
     assert list(described) == [
         "topic", "topic_id", "layout", "partitions", "ordered", "epochs", "change", "writers", "settings",
         "modes", "retired", "groups", "strays", "strays_problem",
     ]  # fmt: skip
-    assert described["layout"] == {"initial": 4, "count": 6}
+    assert described["layout"] == {"initial": 4, "count": 6, "hash": "murmur2"}
     assert (described["partitions"], described["ordered"], described["change"]) == (6, True, None)
     assert [set(epoch) for epoch in described["epochs"]] == [
         {"number", "count", "ends", "begins", "committed_at_ms", "held_ms"}
@@ -125,7 +128,7 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     assert topics(kafka, "describe", "--topic", topic_name).document["epochs"] == described["epochs"]
 
     listed = {each["topic"]: each for each in topics(kafka, "list").document["topics"]}
-    assert listed[topic_name]["layout"] == {"initial": 4, "count": 6}
+    assert listed[topic_name]["layout"] == {"initial": 4, "count": 6, "hash": "murmur2"}
     assert (listed[topic_name]["exists"], listed[topic_name]["changing"]) == (True, False)
 
 
@@ -180,7 +183,8 @@ def test_an_existing_topic_is_adopted_once(kafka: KafkaUnderTest, topic_name: st
         "dry_run": True,
         "topic": topic_name,
         "managed": False,
-        "layout": {"initial": 3, "count": 3},
+        "layout": {"initial": 3, "count": 3, "hash": "murmur2"},
+        "sample": {"records": 0, "keys": 0, "explained": {"murmur2": 0, "crc32": 0, "fnv1a": 0}},
         "warnings": [],
     }
     unmanaged = topics(kafka, "describe", "--topic", topic_name)
@@ -190,7 +194,7 @@ def test_an_existing_topic_is_adopted_once(kafka: KafkaUnderTest, topic_name: st
     first, second = (topics(kafka, "adopt", "--topic", topic_name) for _ in range(2))
     assert (first.code, second.code) == (0, 0)
     assert (first.document["adopted"], second.document["adopted"]) == (True, False)
-    assert first.document["layout"] == {"initial": 3, "count": 3} == second.document["layout"]
+    assert first.document["layout"] == {"initial": 3, "count": 3, "hash": "murmur2"} == second.document["layout"]
     assert first.document["epochs"] == second.document["epochs"]
 
 
@@ -198,7 +202,7 @@ def test_a_dry_run_of_a_creation_asks_the_broker(kafka: KafkaUnderTest, topic_na
     """The broker checks the settings, and there is no topic afterwards."""
     dry = topics(kafka, "create", "--topic", topic_name, "--partitions", 6, "--initial-partition-count", 3, "--dry-run")
     assert dry.code == 0, dry
-    assert dry.document["layout"] == {"initial": 3, "count": 6}
+    assert dry.document["layout"] == {"initial": 3, "count": 6, "hash": "murmur2"}
     refused = topics(kafka, "create", "--topic", topic_name, "--partitions", 2, "--config", "no.such=1", "--dry-run")
     assert (refused.code, refused.error["type"]) == (1, "KafkaOperationError")
     assert physical(kafka, topic_name) == 0
