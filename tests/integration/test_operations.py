@@ -155,7 +155,7 @@ def test_a_description_shows_modes_writers_and_the_gates_of_a_lagging_group(
 def test_each_retired_partition_has_an_outcome_and_a_failed_purge_is_tried_again(
     kafka: KafkaUnderTest, topic_name: str
 ) -> None:
-    """A delay of 0 empties at once what no group is waited for; what the broker refuses is kept as failed, then done."""
+    """Immediate empties at once what no group is waited for; what the broker refuses is kept as failed, then done."""
     admin = TopicAdmin(kafka.client_config())
     admin.create(topic_name, 3, initial_partition_count=1, config=QUICK)
     with OrderedProducer(kafka.client_config()) as producer:
@@ -183,7 +183,7 @@ def test_each_retired_partition_has_an_outcome_and_a_failed_purge_is_tried_again
     finally:
         policy(kafka, topic_name, "delete")
 
-    done = admin.delete_partitions(topic_name, 1, delay_ms=0)
+    done = admin.delete_partitions(topic_name, 1, immediate=True)
 
     assert done.change.changed
     codes = [(p.partition_index, p.status_code, p.error_code, p.error_message) for p in done.partitions]

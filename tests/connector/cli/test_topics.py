@@ -169,7 +169,7 @@ def test_people_get_tables(kafka: KafkaUnderTest, topic_name: str) -> None:
     assert "0@0" in described.out
 
 
-@pytest.mark.kip("K253-08")
+@pytest.mark.kip("K253-08", "K694-26")
 def test_an_existing_topic_is_adopted_once(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Adoption keeps the present count; its dry run changes nothing, and a second one says so."""
     admin = kafka.admin()
