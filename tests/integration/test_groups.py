@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from keyorder import KeyRebalanceListener, OrderedConsumer, TopicAdmin
 from keyorder.partitioner.errors import GroupResetError, IdentityMismatchError
@@ -26,7 +29,7 @@ class Log(KeyRebalanceListener):
 
 @pytest.mark.kip("K253-04", "K253-12", "K253-19", "K253-20", "K253-21", "K253-49", "C-01")
 def test_flush_and_load_run_between_a_moved_keys_records(kafka: KafkaUnderTest, topic_name: str) -> None:
-    """Last record at the old home, flush, load, first record at the new home; also across two members."""
+    """Last record at the old home, flush, load, first record at the new home."""
     admin = TopicAdmin(kafka.client_config())
     admin.create(topic_name, 1, config=QUICK)
     key = moving_key(admin, topic_name, 2)
@@ -46,6 +49,48 @@ def test_flush_and_load_run_between_a_moved_keys_records(kafka: KafkaUnderTest, 
     assert (old.headers(), new.headers()) == (None, [("keyorder-epoch", b"1")])
     assert log.events == [("record", "old"), ("flush", [0]), ("load", [1]), ("record", "new")]
     consumer.close()
+
+
+@pytest.mark.kip("K253-04", "K253-20", "K253-21", "C-01")
+def test_the_old_owner_flushes_before_the_new_one_loads(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Two members, each with one of the two homes: state handed over between their callbacks misses no record."""
+    admin, cluster = TopicAdmin(kafka.client_config()), kafka.admin()
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    told: list[tuple[str, str, object]] = []
+    logs = {name: Log() for name in ("a", "b")}
+    # Assigned in the order of member ids, which begin with the client's: partition 0 to a, 1 to b.
+    members = {name: OrderedConsumer(group_config(kafka, topic_name, client_id=name)) for name in logs}
+
+    def poll_until(condition: Callable[[], bool]) -> None:
+        """Poll both in turn; what each is told and given is put in one row."""
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, (told, [member.gates() for member in members.values()])
+            for name, member in members.items():
+                message = member.poll(0.05)
+                told.extend((name, *event) for event in logs[name].events)
+                logs[name].events.clear()
+                if message is not None and message.error() is None:
+                    told.append((name, "record", (message.value() or b"").decode()))
+
+    def both_joined() -> bool:
+        """Whether the group has settled on two members."""
+        group = cluster.describe_consumer_groups([topic_name])[topic_name].result(10)
+        return len(group.members) == 2 and group.state == ConsumerGroupState.STABLE
+
+    for name, member in members.items():
+        member.subscribe([topic_name], listener=logs[name])
+    poll_until(lambda: both_joined() and bool(members["a"].assignment()))
+    send(kafka, topic_name, (key, "old"))
+    poll_until(lambda: ("a", "record", "old") in told)
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, (key, "new"))
+    poll_until(lambda: any(event[1:] == ("record", "new") for event in told))
+
+    assert told == [("a", "record", "old"), ("a", "flush", [0]), ("b", "load", [1]), ("b", "record", "new")]
+    for member in members.values():
+        member.close()
 
 
 @pytest.mark.kip("K253-54", "C-10", "C-11")
