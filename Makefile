@@ -74,6 +74,9 @@ compaction-histories: $(STAMP)  ## 100 random histories of compaction by version
 connect-chaos: $(STAMP)  ## three Connect workers: ten kills, standstills, brokers of three, while the topic grows and shrinks; SEED=n
 	@KEYORDER_CONNECT_KILLS=10 $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/integration/test_connect_chaos.py -s
 
+applications: $(STAMP)  ## hard applications on stock clients and on ours, judged: 50 seeds, SEEDS=n for another number, SEED=n for one
+	@KEYORDER_APPLICATIONS=$(or $(SEEDS),50) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/integration/applications -s -n 0
+
 lint: $(STAMP)  ## format, lint, types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@rm -rf $(TYPES) && mkdir -p $(TYPES)/keyorder && ln -s $(TYPED:%=../../../%) $(TYPES)/keyorder  # not the checkout as a whole: a link to what lies above it has no end
