@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from keyorder import KeyRebalanceListener
 from keyorder.connector.verify.events import Value, decode_value
 
-from .interrupts import FAULTS, Interrupts
+from .interrupts import FAULTS, Interrupted, Interrupts
 from .side import Side
 
 
@@ -83,6 +83,8 @@ class Ears(KeyRebalanceListener):
     def assigned(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         self.recorder.assign(self._mine(partitions))
         self.owned.update(self._mine(partitions))
+        if "on_assign" in self.then:
+            self.then["on_assign"](consumer, partitions)
         self.heard("on_assign")
 
     def revoked(self, consumer: Any, partitions: list[TopicPartition]) -> None:
@@ -210,7 +212,7 @@ class HardConsumer:
             more["enable.auto.offset.store"] = False
         if self.plan["static"]:
             more["group.instance.id"] = "hard"
-        if {"slow", "forget", "close-from-thread"} & {*self.habits}:
+        if {"slow", "forget", "close-from-thread", "blind"} & {*self.habits}:
             more["max.poll.interval.ms"] = 6_000
         if "partition-eof" in self.habits:
             more["enable.partition.eof"] = True
@@ -266,7 +268,16 @@ class HardConsumer:
         result, error = self.interrupts.call(name, function, *arguments, **named)
         if error is not None:
             self.side.failed(name, error)
+            if name == "poll":
+                self._interrupted(error)
         return result
+
+    def _interrupted(self, error: BaseException) -> None:
+        """A program that is interrupted while it waits for records closes its client, or goes on."""
+        how = self.habits.get("interrupt")
+        if how and how["then"] == "close" and isinstance(error, (Interrupted, KeyboardInterrupt)) and not self.closed:
+            self.side.did("close after an interrupt")
+            self.close()
 
     def _close_now(self) -> None:
         """In a signal handler."""
@@ -323,6 +334,7 @@ class HardConsumer:
             got, error = self.interrupts.call("poll", consumer.poll, timeout)
             if error is not None:
                 self.side.failed("poll", error)
+                self._interrupted(error)
                 return None
             return rows_of([] if got is None else [got], self.side.topic, self.side)
         most = 500 if "partly-filled" in self.habits else rng.choice((1, 5, 50))
@@ -346,6 +358,9 @@ class HardConsumer:
     def _put_off(self, rows: list[Row]) -> list[Row]:
         if self.side.settling.is_set():
             return rows
+        if "pause" in self.habits and rows and not self.rng.randrange(self.habits["pause"]["every"]):
+            self.side.did("pause")
+            self._pause(self.rng.choice(rows).partition)
         for name, pause in (("retry-by-seek", False), ("retry-by-pause", True)):
             if name not in self.habits or not rows or self.rng.randrange(self.habits[name]["every"]):
                 continue
@@ -489,9 +504,53 @@ class HardConsumer:
             self._fork()
         if self._due("queries"):
             self._ask()
+        if "blind" in self.habits and self._turn == 60 and side.ours:
+            self._blind()
+        if self.side.deleting.is_set():
+            self.side.deleting.clear()
+            self._delete_in_on_assign()
         if "slow" in self.habits and self._turn == 40:
             side.did("slow")
             time.sleep(7.5)  # the work of a slow handler, longer than max.poll.interval.ms
+
+    def _blind(self) -> None:
+        """The thread that follows timelines hears nothing for longer than max.poll.interval.ms, while this one polls on.
+
+        No broker can be told to answer one client only, so the thread is held up.
+        """
+        view, seeing = self.consumer._view, threading.Event()
+        turn = view._turn
+
+        def blind() -> None:
+            seeing.wait()
+            turn()
+
+        view._turn = blind
+        self.side.did("blind")
+        until = time.monotonic() + 12
+        while time.monotonic() < until and not self.side.settling.is_set():
+            self.side.moved()
+            rows = self.take()
+            if rows:
+                self.process(rows)
+        seeing.set()
+        view._turn = turn
+
+    def _delete_in_on_assign(self) -> None:
+        """The other topic goes between its assignment and its first record."""
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({**self.side.spec["connection"], "log_level": 0})
+
+        def delete(consumer: Any, partitions: list[TopicPartition]) -> None:
+            if any(p.topic == self.side.other for p in partitions):
+                self.ears.then.pop("on_assign", None)
+                self.side.did("delete a topic in on_assign")
+                admin.delete_topics([self.side.other], operation_timeout=20)[self.side.other].result(30)
+
+        self.ears.then["on_assign"] = delete
+        self.public("unsubscribe", self.consumer.unsubscribe)
+        self.take_partitions()
 
     def _forget(self) -> None:
         self.side.did("forget")
@@ -613,10 +672,7 @@ class AssigningConsumer(HardConsumer):
                 self.side.failed("incremental_unassign", error)
                 return
             self.ears.recorder.revoke([one.partition])
-            for _ in range(self.rng.choice((1, 5, 20))):
-                rows = self.take()
-                if rows:
-                    self.process(rows)
+            self._read_others(one.partition)
             self.public("incremental_assign", self.consumer.incremental_assign, [one])
             self.ears.recorder.assign([one.partition])
         if self._due("assign-anew"):
@@ -625,6 +681,19 @@ class AssigningConsumer(HardConsumer):
             self.public("unassign", self.consumer.unassign)
             self.ears.owned.clear()
             self.take_partitions()
+
+    def _read_others(self, one: int) -> None:
+        """The other partitions go on without the one that was given back."""
+        deadline = time.monotonic() + 20
+        while len(self.ears.owned) > 1 and not self.side.settling.is_set():
+            self.side.moved()
+            rows = self.take() or []
+            self.process(rows)
+            if self.closed or any(row.partition != one for row in rows):
+                return
+            if time.monotonic() > deadline:
+                self.side.found(f"the other partitions stood still after incremental_unassign([{one}])")
+                return
 
 
 class PollingThreads(HardConsumer):

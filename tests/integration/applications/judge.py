@@ -133,7 +133,9 @@ def _again(truth: Truth, view: GroupView) -> list[str]:
         period = delivery.period
         if previous.period is period:
             illegal.append(f"{place} twice in one ownership of {period.actor}")
-        elif period.base is not None and delivery.offset < period.base and not delivery.zombie:
+        elif delivery.zombie:
+            illegal.append(f"{place} by {period.actor}, which had lost it; before by {previous.period.actor}")
+        elif period.base is not None and delivery.offset < period.base:
             illegal.append(
                 f"{place} by {period.actor}, which began at {period.base}; before by {previous.period.actor}"
             )

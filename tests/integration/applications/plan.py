@@ -74,10 +74,11 @@ HABITS: dict[str, tuple[str, ...]] = {
     "consumer": (
         "raising", "interrupt", "retry-by-seek", "retry-by-pause", "reopen", "forget", "resubscribe", "reset",
         "close-from-thread", "fork", "slow", "commit-in-revoke", "topic-made-again", "broken-topic", "seek-and-back",
-        "queries", "partly-filled", "partition-eof",
+        "queries", "partly-filled", "partition-eof", "pause", "blind",
     ),
     "assigning": (
-        "unassign-one", "interrupt", "raising", "reopen", "retry-by-seek", "retry-by-pause", "assign-anew", "seek-and-back",
+        "unassign-one", "pause", "interrupt", "raising", "reopen", "retry-by-seek", "retry-by-pause", "assign-anew",
+        "seek-and-back",
     ),
     "polling-threads": ("reopen", "raising", "queries"),
     "async-consumer": ("cancel", "tasks-in-callbacks", "raising", "reopen", "retry-by-pause"),
@@ -93,7 +94,7 @@ KINDS = (
     "consumer", "producer", "consumer", "async-producer", "consumer", "polling-threads",
 )  # fmt: skip
 # These take many seconds or make each other pointless: one of them at most.
-ALONE = {"forget", "slow", "reset", "topic-made-again", "broken-topic", "close-from-thread"}
+ALONE = {"forget", "slow", "reset", "topic-made-again", "broken-topic", "close-from-thread", "blind"}
 
 
 def plan_of(seed: int) -> Plan:
@@ -151,10 +152,11 @@ def _how(name: str, kind: str, rng: random.Random, turn: int) -> dict[str, Any]:
             "by": rng.choice(("line", "line", "timer")),
             "every": rng.choice((2, 3, 7)),
             "action": rng.choice(("Interrupted", "KeyboardInterrupt", "close", "close and raise")),
+            "then": rng.choice(("go on", "go on", "close")),
         }
-    if name in ("reopen", "forget", "resubscribe", "unassign-one", "assign-anew", "fork", "close-from-thread"):
+    if name in ("reopen", "forget", "resubscribe", "unassign-one", "pause", "assign-anew", "fork", "close-from-thread"):
         return {"every": rng.choice((15, 30, 60))}
-    if name in ("retry-by-seek", "retry-by-pause", "seek-and-back"):
+    if name in ("retry-by-seek", "retry-by-pause", "seek-and-back", "pause"):
         return {"every": rng.choice((3, 10, 40))}
     if name == "cancel":
         return {"every": rng.choice((1, 2, 3)), "by": rng.choice(("steps", "wait_for"))}

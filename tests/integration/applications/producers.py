@@ -236,6 +236,8 @@ class HardProducer:
             if self.closed:
                 return
             self.send(self.values, self.recorder, pad=self.rng.choice((0, 0, 200)))
+        if self.side.spec["uses_other"]:
+            self.public("produce", self.producer.produce, self.side.other, b"beside", "beside")
         self.public("poll", self.producer.poll, self.rng.choice((0, 0, 0.01, 0.05)))
         self.public("len", self.producer.__len__)
 
@@ -307,6 +309,7 @@ class HardProducer:
             return
         self._released.set()
         self.side.did("produce while keys are held")
+        self._oversized_without_callbacks()
         sent = 0
         for _ in range(3_000):
             if self.closed:
@@ -327,6 +330,16 @@ class HardProducer:
             if waiting * 8_000 > 6 * MIB:
                 self.side.found(f"{waiting} records of 8 kB wait in a producer of queue.buffering.max.kbytes=1024")
                 break
+
+    def _oversized_without_callbacks(self) -> None:
+        """For each of some keys: a record, one that is too large, a record, whose fate nobody asks to be told."""
+        for number in range(8):
+            for pad in (0, 2 * MIB, 0):
+                key, seq, value = self.values.next(f"untold-{number}", pad)
+                self.recorder.send_invoke(key, seq)
+                _, error = self.public("produce", self.producer.produce, self.side.topic, value, key)
+                if isinstance(error, Exception):
+                    self.recorder.send_fail(key, seq)
 
     def _batch(self) -> None:
         self.side.did("produce_batch")

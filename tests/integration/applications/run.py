@@ -205,6 +205,10 @@ class SideRun:
 
     def change(self, count: int, number: int) -> None:
         """Grow or shrink while the application goes on."""
+        held = self.plan.has("held-long") and number == 1
+        topic = self.topic
+        if held and self.ours and self.plan.kind == "transactions":
+            topic, count = self.out, 4
         kind = "growth" if count > self.count else "shrink"
         if not self.ours:
             if count > self.count:
@@ -223,15 +227,16 @@ class SideRun:
         def change() -> None:
             try:
                 admin = TopicAdmin(self.connection, told)
-                getattr(admin, "expand" if count > self.count else "shrink")(self.topic, count, timeout=120)
+                getattr(admin, "expand" if kind == "growth" or topic == self.out else "shrink")(
+                    topic, count, timeout=120
+                )
                 failure.put(None)
             except BaseException as error:
                 failure.put(error)
 
         with ExitStack() as stack:
-            held = self.plan.has("held-long") and number == 1
             if held:
-                stack.enter_context(SilentWriter(self.connection, self.topic))
+                stack.enter_context(SilentWriter(self.connection, topic))
             thread = threading.Thread(target=change, daemon=True)
             thread.start()
             if held:
@@ -245,7 +250,8 @@ class SideRun:
         error = failure.get()
         if error is not None:
             raise StandstillError(f"the change to {count} failed: {error!r}"[:400])
-        self.count = count
+        if topic == self.topic:
+            self.count = count
 
     def between(self) -> None:
         """What happens beside the group between two changes."""
@@ -253,7 +259,11 @@ class SideRun:
             self.reset()
         if self.plan.has("topic-made-again"):
             self.process.tell("phase topic deleted")
-            self.admin.delete_topics([self.other], operation_timeout=20)[self.other].result(30)
+            if self.plan.kind == "consumer":
+                self.process.tell("delete")
+                self.process.pace("turns", 40, 8)
+            if self.other in self.admin.list_topics(timeout=10).topics:
+                self.admin.delete_topics([self.other], operation_timeout=20)[self.other].result(30)
             self.process.pace("turns", 20, 3)
             self._until(lambda: self.other not in self.admin.list_topics(timeout=10).topics, "the topic is gone")
             self.create(self.other, 1)

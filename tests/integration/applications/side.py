@@ -2,8 +2,8 @@
 
     python side.py '{"library": "keyorder", "plan": {...}, ...}'
 
-On standard input it is told what happens ("phase NAME", "reset", "back", "settle", "stop"); every fifth of a second it says
-how far it is. SIGUSR1 makes it print where its threads are. Its end without "finished", or no progress, is a finding.
+On standard input it is told what happens ("phase NAME", "delete", "reset", "back", "settle", "stop"); every fifth of a second
+it says how far it is. SIGUSR1 makes it print where its threads are. Its end without "finished", or no progress, is a finding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Side:
         self.topic, self.other, self.out = spec["topic"], spec["other"], spec["out"]
         self.phase = "start"
         self.settling, self.stopping = threading.Event(), threading.Event()
-        self.resetting, self.back = threading.Event(), threading.Event()
+        self.resetting, self.back, self.deleting = threading.Event(), threading.Event(), threading.Event()
         self.coverage: Counter[str] = Counter()
         self.progress: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
@@ -121,6 +121,8 @@ class Side:
             word, _, rest = line.strip().partition(" ")
             if word == "phase":
                 self.phase = rest
+            elif word == "delete":
+                self.deleting.set()
             elif word == "reset":
                 self.back.clear()
                 self.resetting.set()
