@@ -221,7 +221,7 @@ class SideRun:
 
         def told(step: str) -> None:
             self.process.tell(f"phase {kind}: {step}")
-            if step.startswith("prepare"):
+            if step == "collecting":  # PREPARE stands: writers hold the keys that move
                 prepared.set()
 
         def change() -> None:
