@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .run import SideRun
 
 Row = tuple[int, int, "bytes | None", "bytes | None", "int | None"]
-# Threads that poll one client together keep the order among themselves, or not: here they do not.
 # What is asked of a group when all has been read.
 AT_THE_END = {"A1'", "A13"}
+# Threads that poll one client together keep the order among themselves, or not: here they do not.
 BETWEEN_THREADS = {"A4", "A4w", "A5", "A6", "A7", "A8", "A9", "A13"}
 
 

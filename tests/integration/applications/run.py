@@ -34,6 +34,7 @@ from keyorder.connector import clock
 from keyorder.connector.control.control_topics import timeline_slot
 from keyorder.connector.groups.group_admin import GroupAdmin
 from keyorder.connector.groups.resetting import Point, Target
+from keyorder.partitioner.records.control_records import timeline_key
 from support.silent_writer import SilentWriter
 
 SIDE = Path(__file__).with_name("side.py")
@@ -272,8 +273,6 @@ class SideRun:
         if self.plan.has("broken-topic") and self.ours:
             self.process.tell("phase other topic broken")
             topic, partition = timeline_slot(self.other)
-            from keyorder.partitioner.records.timeline_record import timeline_key
-
             with Producer({**self.connection, "log_level": 0}) as pen:
                 pen.produce(topic, b"KO\x01\xff\x00no timeline", timeline_key(self.other), partition)
                 pen.flush(20)
@@ -356,6 +355,8 @@ class SideRun:
             self.act()
         except StandstillError as error:
             still = str(error)
+        except KafkaException as error:
+            still = f"the scenario failed: {error!r}"
         finally:
             if hasattr(self, "process"):
                 self.process.kill()
