@@ -197,6 +197,7 @@ class HardConsumer:
             self.habits.get("interrupt"), side.random("interrupts"), side.ours, self._close_now, side.did
         )
         self._last_offsets: dict[int, int] = {}
+        self._left: dict[int, int] = {}  # partition -> what is to be committed still
         self._forgotten: list[Any] = []
         self.open()
 
@@ -407,28 +408,40 @@ class HardConsumer:
                 self._paused.pop(partition, None)
 
     def _commit(self, rows: list[Row]) -> None:
+        """In the plan's way. What a failed commit has left is tried again, as long as the partition is owned."""
         commit = self.plan["commit"]
         if commit == "never" and self.side.settling.is_set():
             commit = "batch"
-        if not rows or commit in ("auto", "never"):
+        if commit in ("auto", "never"):
             return
-        if commit == "record":
-            groups = [[row] for row in rows[-5:]] if len(rows) > 5 else [[row] for row in rows]
-            if len(rows) > 5:
-                groups.insert(0, rows[:-5])
-        else:
-            groups = [rows]
+        self._left = {p: offset for p, offset in self._left.items() if p in self.ears.owned}
+        if self.plan["gate"] == "key":
+            # Records come behind later offsets there: what was returned is what keyorder knows best.
+            if rows or self._left:
+                self._left = {row.partition: row.offset for row in rows} or self._left
+                if self._done_with("commit", self.consumer.commit, asynchronous=commit == "async"):
+                    self._left.clear()
+            return
+        groups = [rows] if commit != "record" or len(rows) < 2 else [rows[:-5], *([row] for row in rows[-5:])]
         for group in groups:
-            upto: dict[int, int] = {}
-            for row in group:
-                upto[row.partition] = row.offset + 1
-            places = [TopicPartition(self.side.topic, p, offset) for p, offset in upto.items()]
+            self._left |= {row.partition: row.offset + 1 for row in group}
+            places = [TopicPartition(self.side.topic, p, offset) for p, offset in self._left.items()]
+            if not places:
+                continue
             if commit == "store":
-                self.public("store_offsets", self.consumer.store_offsets, offsets=places)
-            elif commit == "async":
-                self.public("commit", self.consumer.commit, offsets=places, asynchronous=True)
+                done = self._done_with("store_offsets", self.consumer.store_offsets, offsets=places)
             else:
-                self._note(self.public("commit", self.consumer.commit, offsets=places, asynchronous=False))
+                done = self._done_with("commit", self.consumer.commit, offsets=places, asynchronous=commit == "async")
+            if done:
+                self._left.clear()
+
+    def _done_with(self, name: str, function: Callable[..., Any], **named: Any) -> bool:
+        done, error = self.interrupts.call(name, function, **named)
+        if error is not None:
+            self.side.failed(name, error)
+            return isinstance(error, KafkaException) and error.args[0].code() == KafkaError._NO_OFFSET
+        self._note(done)
+        return all(p.error is None for p in done or [])
 
     # A turn.
 
@@ -459,8 +472,8 @@ class HardConsumer:
         self._paused = {p: t for p, t in self._paused.items() if p in self.ears.owned}
         self._resume(everything=False)
         rows = self.take()
-        if rows:
-            self.process(rows)
+        if rows or self._left:
+            self.process(rows or [])
 
     def _calm_down(self) -> None:
         """The faults are over; the client stays as it is, and has to get on."""

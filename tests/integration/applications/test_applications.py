@@ -21,8 +21,8 @@ SEEDS = int(os.environ.get("KEYORDER_APPLICATIONS", "0"))
 ONE = os.environ.get("KEYORDER_SEED")
 STOCK = os.environ.get("KEYORDER_STOCK") != "0"
 AT_ONCE = int(os.environ.get("KEYORDER_JOBS", "3"))
-# Each kind of application once, with the habits that found most.
-QUICK = (0, 1, 3, 5, 7, 11, 14, 20)
+# Seeds that keep the quick run to about a minute.
+QUICK = (4, 6, 9, 10, 11, 22)
 
 
 @pytest.fixture(scope="module")
