@@ -25,6 +25,17 @@ class Epoch:
     held_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What is kept of epochs that a timeline no longer lists.
+
+    first_count: the count at adoption. highest_count: the highest that any of them had.
+    """
+
+    first_count: int
+    highest_count: int
+
+
 class ChangePhase(str, Enum):
     """How far an open change is. PLAN asks writers to show that they live; PREPARE makes them hold moving keys."""
 

@@ -7,17 +7,19 @@ before a cut `c` when `o < c`. Each epoch after the first carries two maps (KIP-
 - `begins[p]`, for each partition that keys enter: every record of an entering key written under it lies at or above.
 
 Only committed epochs appear. The number of an attempt that was given up is spent and appears nowhere, so "the epoch
-before e" always means the committed one before it.
+before e" always means the committed one before it. The oldest ones are folded away in time (`folding`): the first that is
+left is then the base, without cuts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from .epochs import ChangePhase, Drain, DrainState, Epoch, OpenChange, Retirement, Slice
+from .epochs import ChangePhase, Drain, DrainState, Epoch, Folded, OpenChange, Retirement, Slice
 from .errors import IdentityMismatchError, LayoutError, TimelineRegressionError
 from .hashing import DEFAULT_HASH
 from .layout import Layout
@@ -39,6 +41,9 @@ class Timeline:
     view_age_s: T, the longest that a reader may go without a look at the control topic's end.
     settings: further per-topic settings by their dotted names.
     drains: the retired partitions, lowest first; a growth that uses one again takes it out.
+    folded: what is kept of epochs that were folded away; None while the adoption is still listed.
+    foldable: {epoch: when it was first seen that nothing of it is left to wait for}, in milliseconds of the controllers' wall
+        clocks; see `folding`.
     purged: {partition: offset} below which a compacted topic's partition holds no value of a key that left it: each
         was re-homed or superseded, and is tombstoned. A move tombstone to a cut at or below it is not needed. Only grows.
     """
@@ -56,18 +61,28 @@ class Timeline:
     drains: tuple[Drain, ...] = ()
     purged: Mapping[int, int] = field(default_factory=dict)
     hash: str = DEFAULT_HASH
+    folded: Folded | None = None
+    foldable: Mapping[int, int] = field(default_factory=dict)
+    _checked: tuple[Epoch, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.epochs:
             raise LayoutError(f"the timeline of {self.topic!r} has no epoch")
-        numbers = [e.number for e in self.epochs]
-        if any(b <= a for a, b in pairwise(numbers)):
-            raise TimelineRegressionError(f"the epochs of {self.topic!r} do not grow: {numbers}")
-        if self.last_number < numbers[-1]:
-            object.__setattr__(self, "last_number", numbers[-1])
         Layout(self.initial, self.epochs[0].count, self.hash)
-        for before, after in pairwise(self.epochs):
+        # What a timeline that this one was made of has checked is not checked again: it may have thousands of epochs.
+        known = 0
+        for mine, theirs in zip(self.epochs, self._checked):  # noqa: B905 - as far as they are the same
+            if mine is not theirs:
+                break
+            known += 1
+        for before, after in pairwise(self.epochs[max(0, known - 1) :]):
+            if after.number <= before.number:
+                numbers = [e.number for e in self.epochs]
+                raise TimelineRegressionError(f"the epochs of {self.topic!r} do not grow: {numbers}")
             _check_cuts(self.topic, self.initial, before, after)
+        if self.last_number < self.epochs[-1].number:
+            object.__setattr__(self, "last_number", self.epochs[-1].number)
+        object.__setattr__(self, "_checked", self.epochs)
 
     @property
     def newest(self) -> Epoch:
@@ -82,7 +97,13 @@ class Timeline:
     @property
     def highest_count(self) -> int:
         """The highest count that any epoch had: how many partitions may hold records."""
-        return max(e.count for e in self.epochs)
+        listed = max(e.count for e in self.epochs)
+        return listed if self.folded is None else max(listed, self.folded.highest_count)
+
+    @property
+    def first_count(self) -> int:
+        """The count at adoption: every group has had a commit on each of these partitions since its birth."""
+        return self.epochs[0].count if self.folded is None else self.folded.first_count
 
     def layout_of(self, epoch: Epoch) -> Layout:
         """The layout of one of the epochs."""
@@ -127,6 +148,16 @@ class Timeline:
         return replace(
             self, epochs=(*self.epochs, epoch), change=None, drains=tuple(sorted(drains, key=lambda d: d.partition))
         )
+
+    def folded_to(self, number: int) -> Timeline:
+        """This timeline with epoch `number` as its base: it and all before it have no cuts any more."""
+        at = next(i for i, epoch in enumerate(self.epochs) if epoch.number == number)
+        if at == 0:
+            return self
+        base = replace(self.epochs[at], ends={}, begins={})
+        folded = Folded(self.first_count, max(self.highest_count, *(e.count for e in self.epochs[: at + 1])))
+        foldable = {e: since for e, since in self.foldable.items() if e > number}
+        return replace(self, epochs=(base, *self.epochs[at + 1 :]), folded=folded, foldable=foldable)
 
     def mode(self, partition: int) -> Mode:
         """KIP-694's mode of a partition: READ_WRITE while it is active or unknown."""
@@ -187,12 +218,12 @@ class Timeline:
         """Stop unless `newer` can follow this one.
 
         Raises IdentityMismatchError for another topic or cluster, TimelineRegressionError when committed epochs
-        changed or vanished: both mean that the control topic was lost, truncated or rewritten.
+        changed or vanished otherwise than by folding: both mean that the control topic was lost, truncated or rewritten.
         """
         self.check_identity(newer.topic_id, newer.cluster_id)
-        known = len(self.epochs)
-        went_back = newer.epochs[:known] != self.epochs or newer.last_number < self.last_number
-        if went_back or (newer.initial, newer.hash) != (self.initial, self.hash):
+        went_back = newer.epochs[0].number < self.epochs[0].number or newer.last_number < self.last_number
+        same = (newer.initial, newer.hash) == (self.initial, self.hash)
+        if went_back or not same or not self._is_continued_by(newer):
             raise TimelineRegressionError(
                 f"the timeline of {self.topic!r} went from epoch {self.newest.number} (last used {self.last_number}) to "
                 f"epoch {newer.newest.number} (last used {newer.last_number}), initial {self.initial} to {newer.initial}, "
@@ -200,17 +231,38 @@ class Timeline:
                 "the control topic was lost, truncated or rewritten; nothing is sent or delivered until it is restored"
             )
 
+    def _is_continued_by(self, newer: Timeline) -> bool:
+        """Whether what both list is the same, and nothing is missing but the oldest epochs."""
+        base = newer.epochs[0]
+        if base.number == self.epochs[0].number:
+            return newer.epochs[: len(self.epochs)] == self.epochs and newer.first_count == self.first_count
+        # Folding ends at an epoch that this one knows, or all that this one knows is folded away.
+        mine = [epoch for epoch in self.epochs if epoch.number >= base.number]
+        if newer.folded is None or newer.first_count != self.first_count:
+            return False
+        if not mine:
+            return True
+        same_base = replace(mine[0], ends={}, begins={}) == base
+        return same_base and newer.epochs[1 : len(mine)] == tuple(mine[1:])
+
 
 def crossings(initial: int, before: int, after: int) -> list[tuple[int, int]]:
     """Each (q, p) between which keys move when the count goes from `before` to `after`."""
     return list(Layout(initial, before).moves_to(Layout(initial, after)))
 
 
+@lru_cache(maxsize=64)
+def _sides(initial: int, before: int, after: int) -> tuple[frozenset[int], frozenset[int]]:
+    """The partitions that keys leave and those that they enter."""
+    moves = crossings(initial, before, after)
+    return frozenset(q for q, _ in moves), frozenset(p for _, p in moves)
+
+
 def _check_cuts(topic: str, initial: int, before: Epoch, after: Epoch) -> None:
     # Each outer partition is on one side of a move of its own. Compared first: a damaged record may name any count.
     outer = after.begins if after.count > before.count else after.ends
-    moves = crossings(initial, before.count, after.count) if len(outer) == abs(after.count - before.count) else None
-    if moves is None or {q for q, _ in moves} != set(after.ends) or {p for _, p in moves} != set(after.begins):
+    sides = _sides(initial, before.count, after.count) if len(outer) == abs(after.count - before.count) else None
+    if sides is None or after.ends.keys() != sides[0] or after.begins.keys() != sides[1]:
         raise TimelineRegressionError(
             f"epoch {after.number} of {topic!r} ({before.count} -> {after.count} partitions) lacks cuts: "
             f"ends {dict(after.ends)}, begins {dict(after.begins)}"

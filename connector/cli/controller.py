@@ -14,6 +14,7 @@ from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
 from ..topology.drain_job import DrainJob
+from ..topology.folding import FoldJob
 from ..topology.forget_job import ForgetJob
 from ..topology.scaling_policy import ScalingPolicies, load_policies
 from ..topology.supervised import SupervisedCluster
@@ -129,7 +130,7 @@ def periodic_jobs(
     connection: Connection, timelines: Callable[[], Mapping[str, Timeline]], busy: Callable[[], Collection[str]]
 ) -> list[Job]:
     """What runs beside the changes. timelines: the topics to look after. busy: those that are being changed here."""
-    return [DrainJob(connection.config, timelines, busy)]
+    return [DrainJob(connection.config, timelines, busy), FoldJob(connection.config, timelines, busy)]
 
 
 def _end(supervisor: Supervisor, output: str) -> None:

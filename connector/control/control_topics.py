@@ -15,9 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs f
 from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthorizedError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..kafka_errors import translate, translated
-from ..metadata import patiently, wait_for_partitions
+from ..metadata import patiently, topic_config, wait_for_partitions
 
 PARTITIONS = 8
+_DEFAULT_MESSAGE_BYTES = 1_048_588  # Kafka's own default of max.message.bytes
 _UNAUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 Slot = tuple[str, int]
 
@@ -98,6 +99,18 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
         check_policy(admin, bootstrap_servers)
 
     patiently(check, timeout)
+
+
+def record_limit(admin: AdminClient, bootstrap_servers: str) -> int:
+    """How many bytes a timeline may have: half of what `_keyorder` takes, so that an edit fits in any case.
+
+    A user that may not describe the control topic's configuration goes by Kafka's default. Raises BrokerUnreachableError.
+    """
+    try:
+        found = topic_config(admin, CONTROL_TOPIC, bootstrap_servers)
+    except NotAuthorizedError:
+        found = {}
+    return int(found.get("max.message.bytes", _DEFAULT_MESSAGE_BYTES)) // 2
 
 
 def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 5.0) -> None:

@@ -23,7 +23,7 @@ from ...partitioner.errors import (
     WriterLateError,
 )
 from ..config import connection_of
-from ..control.control_topics import ensure
+from ..control.control_topics import ensure, record_limit
 from ..control.rights import require_controller
 from ..control.timeline_edit import give_up
 from ..control.timeline_writer import UnknownResultError
@@ -48,15 +48,16 @@ class TopologyController:
     def change(self, count: int, terms: ChangeTerms | None = None, retirement: Retirement | None = None) -> Change:
         """Bring the topic to `count` partitions; resumes or gives up what a killed controller left.
 
-        Raises CountError, UnmanagedTopicError, WriterLateError, TruncationError, ControllerFencedError,
-        NotAuthorizedError, BrokerUnreachableError.
+        Raises CountError, UnmanagedTopicError, TimelineTooLargeError, WriterLateError, TruncationError,
+        ControllerFencedError, NotAuthorizedError, BrokerUnreachableError.
         """
         terms = terms or ChangeTerms()
         self._log.restart()
         ensure(self._admin, self._bootstrap)
         require_controller(self._admin, self._bootstrap, self.topic, count)
+        limit = record_limit(self._admin, self._bootstrap)
         while True:
-            run = self._run(count, terms, retirement)
+            run = self._run(count, terms, retirement, limit=limit)
             with self._broken_off(run):
                 try:
                     return run.drive()
@@ -95,9 +96,14 @@ class TopologyController:
                 run.close()
 
     def _run(
-        self, count: int, terms: ChangeTerms, retirement: Retirement | None, copier: Copier | None = None
+        self,
+        count: int,
+        terms: ChangeTerms,
+        retirement: Retirement | None,
+        copier: Copier | None = None,
+        limit: int | None = None,
     ) -> ControllerRun:
-        return ControllerRun(self._config, self.topic, self._admin, self._log, count, terms, retirement, copier)
+        return ControllerRun(self._config, self.topic, self._admin, self._log, count, terms, retirement, copier, limit)
 
     @contextmanager
     def _broken_off(self, run: ControllerRun) -> Iterator[None]:

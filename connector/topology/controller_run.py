@@ -40,6 +40,7 @@ from ..crash import crash_point
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..metadata import wait_for_partitions
+from .folding import with_folded
 from .results import Change, StepLog
 
 
@@ -74,6 +75,7 @@ class ControllerRun:
         terms: ChangeTerms,
         retirement: Retirement | None,
         copier: Copier | None = None,
+        record_limit: int | None = None,
     ) -> None:
         self._topic, self._admin, self._log = topic, admin, log
         self._count, self._terms, self._retirement = count, terms, retirement
@@ -83,7 +85,9 @@ class ControllerRun:
         self._reader = ControlReader(self._config, fetch_wait_ms=50)
         self._offsets = LogOffsets(self._config)
         self._writers = WriterSet()
-        self._machine = ChangeMachine(count, self._writers, terms, log.began, None, retirement)
+        self._machine = ChangeMachine(
+            count, self._writers, terms, log.began, None, retirement, record_limit=record_limit
+        )
         self._started = False
         self._actions: deque[events.Action] = deque()
         self._timeline: Timeline | None = None
@@ -109,7 +113,7 @@ class ControllerRun:
         self._before = self._timeline.newest.count
         self._log.note("started")
         crash_point("controller-started")
-        self._step(events.Started(self._timeline))
+        self._step(events.Started(with_folded(self._admin, self._bootstrap, self._offsets, self._timeline)))
         while self._result is None:
             if self._actions:
                 self._carry_out(self._actions.popleft())

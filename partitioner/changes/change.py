@@ -27,8 +27,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..epochs import ChangePhase, Retirement, Slice
-from ..errors import CountError, KeyorderError, TruncationError, WriterLateError
+from ..errors import CountError, KeyorderError, TimelineTooLargeError, TruncationError, WriterLateError
 from ..modes import Mode
+from ..records.timeline_record import encode_timeline
 from ..routing import Routing
 from ..timeline import Timeline, crossings
 from ..writers.members import WriterSet
@@ -55,11 +56,15 @@ from .events import (
 )
 from .terms import ChangeTerms, longest_hold
 
+# Longer than any log gets. In turn with 0: where only the differences of offsets are written, they are long too.
+_LONG_OFFSET = 2**47
+
 
 class ChangeMachine:
     """One change of one topic to `target` partitions. `writers` is folded by the adapter and only read here.
 
     piece: a slice of values to re-home instead; `target` then has to be the present count.
+    record_limit: how many bytes the timeline's record may have; None for any number.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class ChangeMachine:
         may_commit_from: float | None = None,
         retirement: Retirement | None = None,
         piece: Slice | None = None,
+        record_limit: int | None = None,
     ) -> None:
         self.target, self.writers, self.terms, self.piece = target, writers, terms, piece
         self.phase = Phase.BEGIN
@@ -78,6 +84,7 @@ class ChangeMachine:
         self.timeline: Timeline | None = None
         self.attempt = 0
         self.late: tuple[str, ...] = ()
+        self._record_limit = record_limit
         self._began = now
         self._may_commit_from = may_commit_from
         self._roll_call_since = now
@@ -135,6 +142,11 @@ class ChangeMachine:
                     f"it cannot go below its initial {self.timeline.initial}",
                 )
             )
+        size = 0 if self.piece is not None else self._largest_record()
+        if self._record_limit is not None and size > self._record_limit:
+            # A COMMIT that is refused would come when the writers hold records already.
+            epochs = len(self.timeline.epochs)
+            return self._fail(TimelineTooLargeError(self.topic, size, self._record_limit, epochs))
         self.attempt += 1
         self.phase = Phase.ROLL_CALL
         self._partitions_ready = False
@@ -146,6 +158,15 @@ class ChangeMachine:
         else:
             planned = self.timeline.opened(self.target, ChangePhase.PLAN, self.attempt, self._retirement)
         return [WriteTimeline(planned), EnsurePartitions(max(self.target, self.timeline.highest_count))]
+
+    def _largest_record(self) -> int:
+        """The bytes of the timeline after the change, with cuts as long as they come."""
+        assert self.timeline is not None
+        planned = self.timeline.opened(self.target, ChangePhase.PLAN, 1, self._retirement).prepared()
+        moves = crossings(self.timeline.initial, self.timeline.newest.count, self.target)
+        ends = {q: _LONG_OFFSET * (q % 2) for q, _ in moves}
+        begins = {p: _LONG_OFFSET * (p % 2) for _, p in moves}
+        return len(encode_timeline(planned.committed(ends, begins, _LONG_OFFSET, 1)))
 
     def _planned(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline

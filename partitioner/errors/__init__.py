@@ -40,6 +40,7 @@ from .usage import (
     KeyTypeError,
     LayoutError,
     PartitionRefusedError,
+    TimelineTooLargeError,
     TopicNotFoundError,
     UnmanagedTopicError,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "StaleViewError",
     "StrayError",
     "TimelineRegressionError",
+    "TimelineTooLargeError",
     "TopicNotFoundError",
     "TruncationError",
     "UnmanagedTopicError",

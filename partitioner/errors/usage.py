@@ -119,3 +119,19 @@ class AssignmentError(UsageError, ValueError):
             f"assign() of {self.topic!r} partition {self.partition} without partition {origins}: keys came from there, and the "
             f"group has not processed them yet; assign {origins} too, or set enable.ordered.delivery=false"
         )
+
+
+class TimelineTooLargeError(UsageError):
+    """A change would make the topic's timeline larger than its control record may be. Nothing was begun."""
+
+    def __init__(self, topic: str, size: int, limit: int, epochs: int) -> None:
+        super().__init__(topic, size, limit, epochs)
+        self.topic, self.size, self.limit, self.epochs = topic, size, limit, epochs
+
+    def __str__(self) -> str:
+        return (
+            f"the timeline of {self.topic!r} has {self.epochs} epochs; with this change its record could take {self.size} "
+            f"bytes, and {self.limit} are allowed (half of max.message.bytes of _keyorder): raise max.message.bytes of "
+            "_keyorder, or wait until retention has deleted what lies before the oldest epochs, which are then folded away; "
+            "a compacted topic keeps all of them"
+        )

@@ -155,7 +155,11 @@ class Opened:
         """The rule of this module, chain included."""
         p = gate.partition
         self._judge(p)
-        return (p, gate.epoch) in self._waived or all(gate.epoch < self._closed_from[q, p] for q, _ in gate.origins)
+        # A gate of an older timeline, on a road that was folded away since, waits for nothing any more.
+        closed_from = self._closed_from
+        return (p, gate.epoch) in self._waived or all(
+            gate.epoch < closed_from.get((q, p), inf) for q, _ in gate.origins
+        )
 
     def first_closed(self, partition: int) -> Gate | None:
         """The closed gate of `partition` with the lowest `begins`, or None: the partition may be read up to there."""

@@ -83,7 +83,7 @@ def state_of(commits: Mapping[int, Commit]) -> GroupState:
 
 def founded(timeline: Timeline, commits: Mapping[int, Commit]) -> bool:
     """Whether members other than the owner of partition 0 may start: all first partitions show a commit."""
-    return all(p in commits for p in range(timeline.epochs[0].count))
+    return all(p in commits for p in range(timeline.first_count))
 
 
 def founding_offsets(
@@ -108,7 +108,7 @@ def founding_offsets(
         commit = commits.get(p)
         if commit is not None:
             starts[p] = checked(group, timeline.topic, p, commit.offset, log_starts[p], log_ends[p])
-        elif state is GroupState.RESUMING or (state is GroupState.MIGRATING and p >= timeline.epochs[0].count):
+        elif state is GroupState.RESUMING or (state is GroupState.MIGRATING and p >= timeline.first_count):
             starts[p] = log_starts[p]
         elif from_latest is None:
             raise ConfigError(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from ..epochs import ChangePhase, Drain, Epoch, OpenChange, Retirement, Slice
+from ..epochs import ChangePhase, Drain, Epoch, Folded, OpenChange, Retirement, Slice
 from ..errors import CorruptRecordError, KeyorderError
 from ..hashing import DEFAULT_HASH
 from ..modes import Mode
@@ -93,6 +93,12 @@ _PURGE = {
         {"name": "error", "type": "string"},
     ],
 }
+# Since minor version 2.
+_FOLDED = {
+    "type": "record",
+    "name": "keyorder.folded",
+    "fields": [{"name": "first_count", "type": "int"}, {"name": "highest_count", "type": "int"}],
+}
 _FIRST: list[dict[str, Any]] = [
     {"name": "topic", "type": "string"},
     {"name": "topic_id", "type": "string"},
@@ -113,7 +119,13 @@ _SECOND: list[dict[str, Any]] = [
     {"name": "purges", "type": {"type": "array", "items": _PURGE}, "default": []},
     {"name": "held_ms", "type": CUTS, "default": {}},
 ]
-_VERSIONS = (_FIRST, _SECOND)
+# An older client that begins with a folded timeline reads it as one that was adopted at its base; one that runs refuses it.
+_THIRD: list[dict[str, Any]] = [
+    *_SECOND,
+    {"name": "folded", "type": ["null", _FOLDED], "default": None},
+    {"name": "foldable", "type": CUTS, "default": {}},
+]
+_VERSIONS = (_FIRST, _SECOND, _THIRD)
 TIMELINE = codec.record_kind(1, "timeline", *_VERSIONS)
 
 
@@ -155,6 +167,8 @@ def encode_timeline(t: Timeline) -> bytes:
                 for d in t.drains
             ],
             "held_ms": {str(e.number): e.held_ms for e in t.epochs if e.held_ms},
+            "folded": None if t.folded is None else asdict(t.folded),
+            "foldable": {str(number): at_ms for number, at_ms in t.foldable.items()},
         },
     )
 
@@ -179,6 +193,8 @@ def decode_timeline(data: bytes) -> Timeline:
             drains=_decoded_drains(f["drains"], {p["partition"]: p for p in f["purges"]}),
             purged=cuts(f["purged"]),
             hash=f.get("hash", DEFAULT_HASH),
+            folded=None if f["folded"] is None else Folded(**f["folded"]),
+            foldable=cuts(f["foldable"]),
         ),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from keyorder.partitioner.changes.change import ChangeMachine
 from keyorder.partitioner.changes.events import (
     Action,
     CutsRead,
@@ -17,12 +18,14 @@ from keyorder.partitioner.changes.events import (
     PartitionsReady,
     Phase,
     ReadCuts,
+    Started,
     WriteTimeline,
 )
 from keyorder.partitioner.changes.terms import ChangeTerms
 from keyorder.partitioner.epochs import ChangePhase, Epoch
-from keyorder.partitioner.errors import CountError, TruncationError, WriterLateError
+from keyorder.partitioner.errors import CountError, TimelineTooLargeError, TruncationError, WriterLateError
 from keyorder.partitioner.records.control_records import LeaseState
+from keyorder.partitioner.writers.members import WriterSet
 from support.change_rig import RETIRED, START, Rig
 from support.dumb import timeline_of
 
@@ -387,3 +390,16 @@ def test_a_leader_that_does_not_answer_ends_the_attempt() -> None:
     rig = _cutting()
     assert rig.read(later=4.9) == []
     assert _only(rig.read(later=0.1), WriteTimeline).timeline.change is None
+
+
+def test_a_record_that_would_be_too_large_is_refused_before_anything_is_written() -> None:
+    """The size of the COMMIT that would follow is known before PREPARE, and before the first partition is made."""
+    machine = ChangeMachine(500, WriterSet(), ChangeTerms(), 0.0, 0.0, record_limit=2_000)
+
+    (action,) = machine.step(Started(START), 0.0)
+
+    assert isinstance(action, Fail)
+    assert isinstance(action.error, TimelineTooLargeError)
+    assert machine.phase is Phase.FAILED
+    fits = ChangeMachine(500, WriterSet(), ChangeTerms(), 0.0, 0.0, record_limit=40_000)
+    assert [type(a) for a in fits.step(Started(START), 0.0)] == [WriteTimeline, EnsurePartitions]
