@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
@@ -19,6 +20,7 @@ from keyorder.compaction.versions import COPY_HEADER, copied_place
 from keyorder.compaction.view import CompactedView
 from keyorder.connector.arrow.schema import SCHEMA, messages_of
 from keyorder.connector.consuming.view import View
+from keyorder.partitioner.hashing import HASHES
 from keyorder.partitioner.routing import HINT_HEADER
 from keyorder.partitioner.timeline import Epoch, Timeline
 from support.cleaning import HELD
@@ -72,13 +74,13 @@ def rows(draw: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.kip("K280-08", "K280-12", "K280-13", "K280-16", "C-19")
 @settings(max_examples=300, deadline=None)
-@given(rows(), st.sampled_from(STRATEGIES), st.integers(0, 3), st.booleans())
+@given(rows(), st.sampled_from(STRATEGIES), st.integers(0, 3), st.booleans(), st.sampled_from(list(HASHES)))
 def test_columns_are_folded_as_records_are(
-    records: list[dict[str, Any]], strategy: Strategy, skipped: int, managed: bool
+    records: list[dict[str, Any]], strategy: Strategy, skipped: int, managed: bool, hash_name: str
 ) -> None:
     """The same entries and the same counts, also where a record shows that the timeline has grown."""
     batch = pa.RecordBatch.from_pylist(records, schema=SCHEMA).slice(skipped)
-    old, new = View(OLD, managed), View(NEW, managed)
+    old, new = (View(replace(timeline, hash=hash_name), managed) for timeline in (OLD, NEW))
     found = []
     for by_columns in (False, True):
         store = VersionStore()

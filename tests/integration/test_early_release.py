@@ -24,9 +24,9 @@ QUICK = {"keyorder.view.age.ms": "300"}
 KEYS = [b"%d" % n for n in range(200)]
 
 
-def homed(*homes: int) -> list[bytes]:
+def homed(*homes: int, hash: str = "murmur2") -> list[bytes]:
     """Four keys whose homes are these with 1, 2, 4 partitions; fewer numbers, fewer demands."""
-    layouts = [Layout(1, count) for count in (1, 2, 4)]
+    layouts = [Layout(1, count, hash) for count in (1, 2, 4)]
     found = [k for k in KEYS if all(layout.home(k) == home for layout, home in zip(layouts, homes, strict=False))]
     return found[:4]
 
@@ -70,14 +70,20 @@ def note(consumer: OrderedConsumer) -> str:
     return gates[0].early_release if gates else ""
 
 
-def grow(kafka: KafkaUnderTest, topic: str) -> str:
-    """A topic that grew from 1 to 2 over unread records of OWN and PRESENT; then every moved key was written to."""
+def grow(
+    kafka: KafkaUnderTest,
+    topic: str,
+    old: list[bytes] = OWN + PRESENT,
+    moved: list[bytes] = MOVED,
+    hash: str = "murmur2",
+) -> str:
+    """A topic that grew from 1 to 2 over unread records of old; then every moved key was written to."""
     config = kafka.client_config()
     admin = TopicAdmin(config)
-    admin.create(topic, 1, config=QUICK)
-    write(config, topic, b"old", OWN + PRESENT)
+    admin.create(topic, 1, config=QUICK, hash=hash)
+    write(config, topic, b"old", old)
     admin.expand(topic, 2)
-    write(config, topic, b"new", MOVED)
+    write(config, topic, b"new", moved)
     return topic
 
 
@@ -105,6 +111,19 @@ def test_absent_keys_are_delivered_while_the_origin_stands_still(kafka: KafkaUnd
         assert rest == [(key, b"old") for key in OWN + PRESENT] + [(key, b"new") for key in PRESENT]
         consumer.commit(asynchronous=False)
         assert [p.offset for p in consumer.committed([TopicPartition(shared, p) for p in (0, 1)])] == [6, 4]
+
+
+@pytest.mark.parametrize("hash_name", ["crc32", "fnv1a"])
+def test_keys_of_another_hash_go_early_too(kafka: KafkaUnderTest, topic_name: str, hash_name: str) -> None:
+    """The scan keeps the topic's own hashes, by which it knows the keys that moved."""
+    stayed, moved = homed(0, 0, hash=hash_name), homed(0, 1, hash=hash_name)
+    present, absent = moved[:2], moved[2:]
+    topic = grow(kafka, topic_name, stayed + present, moved, hash_name)
+    with reader(kafka, topic, 2) as consumer:
+        assert pairs(read(consumer, 2)) == [(key, b"new") for key in absent]
+        consumer.resume([TopicPartition(topic, 0)])
+        rest = pairs(read(consumer, 8))
+        assert rest == [(key, b"old") for key in stayed + present] + [(key, b"new") for key in present]
 
 
 def test_columns_go_early_too(kafka: KafkaUnderTest, shared: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.compaction.migration import lacking_header
 from keyorder.connector.doctor.findings import Status
@@ -15,6 +15,7 @@ from keyorder.connector.topology.load import LoadMeter
 from keyorder.partitioner.errors import NotAuthorizedError, TopicNotFoundError, UnmanagedTopicError
 from support.cluster import ClusterSpec, KafkaUnderTest
 from support.rights import Right, grant_exactly, rights
+from support.spark_source import create
 
 SECRET = "s3cret-of-the-app"
 #: As confluent_kafka tells of them.
@@ -193,3 +194,29 @@ def test_an_unreadable_sample_is_no_empty_sample(guarded: KafkaUnderTest, topic_
             meter.measure(topic_name, 2, 2, 0.0, sizes=True)
     finally:
         meter.close()
+
+
+def test_who_may_not_read_a_topic_adopts_it_only_while_it_is_empty(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """How its keys are placed shows in its records alone; the error says who can adopt it, and how."""
+    root = guarded.client_config()
+    app = {**guarded.client_config("app"), "log_level": 0}
+    empty, full = f"{topic_name}-empty", f"{topic_name}-full"
+    for topic in (empty, full):
+        create(guarded, topic, 2)
+    stock = Producer(root)
+    stock.produce(full, b"v", b"k")
+    assert stock.flush(10) == 0
+    for topic in (empty, full):
+        granted = [right for right in RIGHTS if right.role in ("creator", "producer")]
+        grant_exactly(guarded.admin(), "app", granted, {"TOPIC": topic})
+        if topic == empty:
+            assert TopicAdmin(app).adopt(topic).layout.hash == "murmur2"
+            continue
+        with pytest.raises(NotAuthorizedError, match=f"keyorder topics adopt --topic {topic}"):
+            TopicAdmin(app).adopt(topic)
+        with OrderedProducer(app) as producer, pytest.raises(NotAuthorizedError, match="how its keys are placed"):
+            producer.produce(topic, b"v", b"k")
+        TopicAdmin(root).adopt(topic)
+        with OrderedProducer(app) as producer:
+            producer.produce(topic, b"v", b"k")
+            assert producer.flush(20) == 0

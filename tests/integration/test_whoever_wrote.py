@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from keyorder import Layout, OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.compaction.view import CompactedView
 from keyorder.connector.arrow.hashing import home_column
 from keyorder.connector.operations.key_sample import sample_keys
+from keyorder.connector.topology.rehoming import RehomingTerms
 from keyorder.partitioner.errors import LayoutError, MisplacedKeysError, OrphanedTopicError
+from keyorder.partitioner.hashing import HASHES
 from support.cluster import KafkaUnderTest
 from support.commands import Command
 from support.groups import QUICK, group_config, read
@@ -273,3 +276,50 @@ def test_nothing_of_a_group_remains_of_a_look(kafka: KafkaUnderTest, topic_name:
     TopicAdmin(kafka.client_config()).sample(topic_name)
     groups = kafka.admin().list_consumer_groups(request_timeout=10).result(15)
     assert "keyorder-key-sample" not in {group.group_id for group in groups.valid or ()}
+
+
+def test_a_compacted_topic_is_a_table_under_another_hash(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Moved keys' old values are cleared, a retired partition's are re-homed by ranges of 32-bit hashes, nothing else changes."""
+    admin = TopicAdmin(kafka.client_config())
+    config = {**QUICK, "cleanup.policy": "compact", "compaction.strategy": "offset"}
+    admin.create(topic_name, 2, config=config, hash="crc32")
+    keys = [f"k{i}" for i in range(60)]
+    expected: dict[bytes, bytes] = {}
+    admin.expand(topic_name, 3)
+    layout = admin.describe(topic_name).layout
+    retired = {key for key in keys if layout.home(key) == 2}
+    assert any(HASHES["crc32"].of(key.encode()) >= 2**31 for key in retired)
+    with OrderedProducer(kafka.client_config()) as producer:
+        for round_ in range(2):
+            for number, key in enumerate(keys):
+                deleted = round_ == 1 and number % 5 == 0
+                producer.produce(topic_name, None if deleted else f"{key}-{round_}", key)
+                expected[key.encode()] = f"{key}-{round_}".encode()
+                if deleted:
+                    del expected[key.encode()]
+            assert producer.flush(20) == 0
+            if round_ == 0:
+                admin.expand(topic_name, 5)
+        admin.shrink(topic_name, 2, immediate=True)
+        producer.produce(topic_name, b"again", min(retired))
+        expected[min(retired).encode()] = b"again"
+        assert producer.flush(20) == 0
+        steps = admin.drain(topic_name, rehoming=RehomingTerms(slice_keys=3))
+    assert all(step.done for step in steps), steps
+    with CompactedView(kafka.client_config(), topic_name) as view:
+        view.load()
+        assert dict(view.items()) == expected
+        assert view.counts.strays == 0
+    home = Layout(2, 2, "crc32")
+    with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
+        consumer.subscribe([topic_name])
+        table: dict[bytes, tuple[int, bytes]] = {}
+        while {key: value for key, (_, value) in table.items()} != expected or consumer.gates():
+            for message in consumer.consume(500, 0.2):
+                key, value = message.key(), message.value()
+                assert message.error() is None
+                assert isinstance(key, bytes)
+                table.pop(key, None)
+                if value is not None:
+                    table[key] = message.partition() or 0, bytes(value)
+    assert {key: p for key, (p, _) in table.items()} == {key: home.home(key) for key in expected}

@@ -17,6 +17,7 @@ from keyorder.connector.consuming.records.parcels import Backlog, MessageParcel
 from keyorder.connector.consuming.records.parcels import items_of as items_of_messages
 from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.partitioner.epochs import ChangePhase
+from keyorder.partitioner.hashing import HASHES
 from keyorder.partitioner.timeline import Timeline, crossings
 
 HINTS = [b"0", b"1", b"2", b"3", b"7", b"", None, b"x1", "²".encode(), b"99999999999"]
@@ -25,7 +26,7 @@ HINTS = [b"0", b"1", b"2", b"3", b"7", b"", None, b"x1", "²".encode(), b"999999
 def a_timeline(rng: random.Random) -> Timeline:
     """Some epochs with random cuts."""
     count = initial = rng.randint(1, 4)
-    timeline = replace(unmanaged("t", initial), initial=initial)
+    timeline = replace(unmanaged("t", initial), initial=initial, hash=rng.choice(list(HASHES)))
     for _ in range(rng.randint(0, 4)):
         after = rng.randint(initial, 9)
         if after == count:
