@@ -74,7 +74,7 @@ def of_change(
             f"{float(share):.1%} of the keys of {timeline.topic} get another partition, with their order kept.",
         )
     )
-    unknown = ordered_writers is None and len(timeline.epochs) == 1
+    unknown = ordered_writers is None and len(timeline.epochs) == 1 and timeline.folded is None
     if stock_records or ordered_writers == 0 or unknown:
         exist = max(count, timeline.highest_count, physical or 0)
         found.append(stock_writers(timeline.layout.resized(count), exist, stock_records))
