@@ -283,7 +283,7 @@ def test_the_file_of_a_java_tool_logs_in_and_its_password_stays_hidden(
         assert "wrong-and-secret" not in run.out + run.err
 
 
-@pytest.mark.kip("K694-15")
+@pytest.mark.kip("K253-31", "K694-15")
 def test_a_topic_shrinks_and_the_dry_run_names_who_is_waited_for(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Down to its initial count and no further; a count above the present one is not a shrink."""
     made = topics(
