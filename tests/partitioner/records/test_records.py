@@ -45,7 +45,7 @@ def _timelines(draw: st.DrawFn) -> Timeline:
     initial = draw(st.integers(1, 3))
     steps = [(initial + more, draw(CUTS), draw(CUTS)) for more in draw(st.lists(st.integers(0, 6), max_size=4))]
     timeline = replace(
-        timeline_of(initial, steps, first=draw(st.integers(0, 5))),
+        timeline_of(initial, steps, first=draw(st.integers(0, 5)), start=initial + draw(st.integers(0, 3))),
         topic=draw(NAMES),
         topic_id=draw(NAMES),
         cluster_id=draw(NAMES),
