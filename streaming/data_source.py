@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from ..partitioner.errors import ConfigError
 from .errors import SourceSchemaError
 from .source.options import source_options
 from .source.readers import BatchReader, StreamReader
@@ -27,7 +28,15 @@ class KeyorderDataSource(DataSource):
         return "keyorder"
 
     def schema(self) -> StructType:
-        """The columns of what is read. Raises ConfigError."""
+        """The columns of what is read. Raises ConfigError, for what is wrong in a batch query and a streaming one alike."""
+        try:
+            source_options(self.options, streaming=False)
+        except ConfigError as error:
+            # Spark asks this at load(), and does not say which of the two it is.
+            try:
+                source_options(self.options, streaming=True)
+            except ConfigError:
+                raise error from None
         return source_schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
 
     def reader(self, schema: StructType) -> BatchReader:

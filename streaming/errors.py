@@ -40,6 +40,21 @@ class AvailableNowError(OrderError):
         return f"{self.detail} while the query runs with Trigger.AvailableNow: restart it, and look whether the topic was deleted"
 
 
+class UnknownStartError(OrderError):
+    """The first batch of a checkpoint is to be run again, and the checkpoint does not say where it started."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__(option)
+        self.option = option
+
+    def __str__(self) -> str:
+        return (
+            f"the first batch of this checkpoint never finished, and where it started is not recorded ({self.option} means "
+            'other offsets by now): set startingOffsets to the offsets themselves, such as {"topic":{"0":23}}, or begin '
+            "with a new checkpoint"
+        )
+
+
 class OffsetsMismatchError(UsageError, ValueError):
     """Offsets or times were given for other partitions than the topics have."""
 

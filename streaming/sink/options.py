@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from ...connector.config import boolean, producer_settings
@@ -24,6 +26,8 @@ SINK_OPTIONS = {
     EXACTLY_ONCE: "one transaction per task, replays are recognised (false)",
     "includeHeaders": "taken and ignored, as Spark's own sink does: a `headers` column is always written",
 }
+_STRONGER_HERE = {"acks": ("0", "1"), "request.required.acks": ("0", "1"), "enable.idempotence": ("false",)}
+_LOG = logging.getLogger("keyorder.streaming")
 _OWNED = ("transactional.id", "enable.idempotence", "acks", "partitioner")
 
 
@@ -55,8 +59,17 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     known = {name.lower() for name in SINK_OPTIONS}
     for name in given:
         if name.startswith("keyorder.") and name not in known and not _is_producer_option(name):
-            raise ConfigError(name, "the sink has no such option", f"known are {', '.join(sorted(SINK_OPTIONS))}")
+            near = get_close_matches(name, known, 1, 0.8)
+            fix = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(SINK_OPTIONS))}"
+            raise ConfigError(name, "the sink has no such option", fix)
     client = client_config(options)
+    for name, weaker in _STRONGER_HERE.items():
+        if str(client.get(name, "")).strip().lower() in weaker:
+            # A promise beyond what was asked for: the rows are acknowledged by all replicas, and none is doubled.
+            _LOG.warning(
+                "kafka.%s=%s is left out: the sink needs acks=all and idempotence for order", name, client[name]
+            )
+            del client[name]
     exactly_once = boolean(given, EXACTLY_ONCE, False)
     if exactly_once:
         for name in _OWNED:

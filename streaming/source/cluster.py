@@ -19,6 +19,7 @@ from ...partitioner.errors import BrokerUnreachableError, PeerError, TopicNotFou
 from ...partitioner.gates.starts import flushed_epoch, metadata_of
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ...partitioner.timeline import Timeline
+from ..client_options import check_client
 from .offsets import Place
 from .options import SourceOptions
 from .timelines import TimelineReader
@@ -36,6 +37,7 @@ class QueryCluster:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._config = {"isolation.level": "read_uncommitted", **options.client}
+        check_client(options.client, Consumer)
         self._servers = str(options.client["bootstrap.servers"])
         self._admin: AdminClient | None = None
         self._asker: Consumer | None = None
@@ -44,22 +46,31 @@ class QueryCluster:
         self._timelines = TimelineReader(self._config, options.commit_group)
         self._cluster_id = ""
         self._topic_ids: dict[str, str] = {}
+        self._missing: list[Place] = []
 
     def places(self) -> set[Place]:
         """The partitions that the query reads now. Raises TopicNotFoundError for a topic that was named and is not there."""
         subscription = self._options.subscription
         if subscription.places:
-            self._describe({topic for topic, _ in subscription.places})
-            return set(subscription.places)
+            counts = self._describe({topic for topic, _ in subscription.places})
+            found = {place for place in subscription.places if place[1] < counts.get(place[0], 0)}
+            missing = sorted(set(subscription.places) - found)
+            if not found:
+                raise TopicNotFoundError(missing[0][0])
+            if missing and missing != self._missing:
+                # Spark's own source reads the others, too.
+                _LOG.warning("assign: left out, since they do not exist: %s", ", ".join(f"{t}-{p}" for t, p in missing))
+                self._missing = missing
+            return found
         topics: Collection[str] = subscription.topics
         if subscription.pattern is not None:
             with translated("list", "topics", self._servers):
                 names = self._patiently(lambda: self._admin_client().list_topics(timeout=_TIMEOUT).topics)
-            topics = [t for t in names if t not in _INTERNAL and re.fullmatch(subscription.pattern, t)]
+            topics = [t for t in names if t not in _INTERNAL and re.search(subscription.pattern, t)]
         counts = self._describe(topics)
-        missing = [topic for topic in subscription.topics if topic not in counts]
-        if missing:
-            raise TopicNotFoundError(missing[0])
+        for topic in subscription.topics:
+            if topic not in counts:
+                raise TopicNotFoundError(topic)
         return {(topic, p) for topic, count in counts.items() for p in range(count)}
 
     @property
@@ -80,6 +91,8 @@ class QueryCluster:
     def offsets_for_times(self, times: Mapping[Place, int]) -> dict[Place, int | None]:
         """The first offset at or after each time (ms); None where no record is that new."""
         wanted = [TopicPartition(t, p, time) for (t, p), time in times.items()]
+        if not wanted:
+            return {}
 
         def ask() -> list[TopicPartition]:
             if self._asker is None:

@@ -13,7 +13,7 @@ from .cluster import QueryCluster
 from .offsets import Place, Range
 from .options import BoundKind, SourceOptions
 from .planner import ClosedGate, Situation, begins_of, consistent, plan, stuck
-from .starts import resolve
+from .starts import check_places, resolve
 from .tasks import pack, split
 
 _LOG = logging.getLogger("keyorder.streaming")
@@ -37,6 +37,7 @@ class QueryDriver:
         """Where a new query starts: as the options say, lowered to a consistent cut. Raises as `starts.resolve`."""
         situation = self._look()
         options = self._options
+        check_places(options.start, situation.ends)
         wished = resolve(
             options.start, self._cluster, situation.ends, situation.log_starts, options.latest_without_match
         )

@@ -43,6 +43,30 @@ def from_dict(saved: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
     return {(t, int(p)): int(o) for t, parts in saved.items() if t != GATES_KEY for p, o in parts.items()}
 
 
+def with_start(saved: Mapping[str, Mapping[str, int]], start: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+    """The end of a query's first batch, which says where that batch starts, too: `{"topic":{"00":100,"0":150}}`.
+
+    A partition with a zero in front is a start. It stands before the end of the same partition, and a reader that knows
+    nothing of it, such as Spark's own source, takes the later entry: the checkpoint stays one of both formats.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(start.items()):
+        found.setdefault(topic, {})[f"0{partition}"] = offset
+    for topic, parts in saved.items():
+        found.setdefault(topic, {}).update(parts)
+    return found
+
+
+def start_of(saved: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+    """What `with_start` put in; nothing for the end of any later batch."""
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, parts in saved.items()
+        for partition, offset in parts.items()
+        if len(partition) > 1 and partition.startswith("0")
+    }
+
+
 def parse_offsets(option: str, text: str) -> dict[Place, int]:
     """`{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}`. Raises ConfigError."""
     example = 'expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'

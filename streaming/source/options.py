@@ -5,16 +5,19 @@ Source: Spark's "Structured Streaming + Kafka Integration Guide". Names are take
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
 from ...partitioner.errors import ConfigError
-from ..client_options import client_config
+from ..client_options import PREFIX, client_config
 from .offsets import EARLIEST, LATEST, Place, parse_offsets, parse_partitions
 
+_LOG = logging.getLogger("keyorder.streaming")
 # name: what it does (default). docs/spark.md has a row for each.
 SOURCE_OPTIONS = {
     "assign": "exactly these partitions",
@@ -39,11 +42,13 @@ SOURCE_OPTIONS = {
     "groupIdPrefix": "first part of the clients' group id (spark-kafka-source, batch: spark-kafka-relation)",
     "includeHeaders": "a column of headers (false)",
     "enable.ordered.delivery": "gates on or off for this query (true)",
-    "keyorder.allow.split": "let minPartitions and maxRecordsPerPartition split partitions (false)",
+    "keyorder.allow.split": "let minPartitions and maxRecordsPerPartition split a stream's partitions (false)",
     "keyorder.commit.group": "commit finished batches' offsets to this group (none)",
     "keyorder.task.min.records": "ranges are put together up to this many records (2000)",
     "keyorder.arrow.native": "read through the client library's C calls (true)",
 }
+# What Spark itself puts among a source's options.
+_OF_SPARK = {"path", "paths", "checkpointlocation", "queryname", "streamingsourceidentifyingname"}
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 _BATCH_ONLY = {
     "endingOffsets": "ending offset not valid in streaming queries",
@@ -149,12 +154,14 @@ def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions
     if strategy not in ("error", "latest"):
         raise ConfigError("startingOffsetsByTimestampStrategy", f"{strategy!r} is not one", "use error or latest")
     min_partitions, max_records = given.count("minPartitions"), given.count("maxRecordsPerPartition")
-    if (min_partitions or max_records) and not given.boolean("keyorder.allow.split", False):
-        raise ConfigError(
+    if (min_partitions or max_records) and streaming and not given.boolean("keyorder.allow.split", False):
+        # Both are wishes, and a stream keeps its promise without them; a batch query promises no order.
+        _LOG.warning(
+            "%s is left out: splitting a partition over tasks loses the order of its keys within a micro-batch; with "
+            "keyorder.allow.split=true it is obeyed, and the query has to order the rows by offset itself",
             "minPartitions" if min_partitions else "maxRecordsPerPartition",
-            "splitting a partition over tasks loses the order of its keys within a micro-batch",
-            "leave it out, or set keyorder.allow.split=true and order the rows by offset yourself",
         )
+        min_partitions = max_records = None
     return SourceOptions(
         client=client,
         subscription=subscription,
@@ -217,12 +224,18 @@ class _Given:
         return default if match is None else int(match[1]) * _UNITS[match[2]]
 
     def refuse_unknown(self) -> None:
-        """Spark ignores options that it does not know; a misspelt one of ours would quietly change what is promised."""
+        """A misspelt option would quietly change what is read; one that resembles none is for somebody else, as in Spark."""
         known = {name.lower() for name in SOURCE_OPTIONS}
         for name in self._options:
-            if name.startswith("keyorder.") and name not in known:
-                ours = ", ".join(sorted(n for n in known if n.startswith("keyorder.")))
-                raise ConfigError(name, "there is no such option", f"known are {ours}")
+            if name in known or name.startswith(PREFIX) or name in _OF_SPARK:
+                continue
+            near = get_close_matches(name, known, 1, 0.8)
+            if name.startswith("keyorder.") or near:
+                meant = next((n for n in SOURCE_OPTIONS if near and n.lower() == near[0]), "")
+                ours = ", ".join(n for n in SOURCE_OPTIONS if n.startswith("keyorder."))
+                raise ConfigError(
+                    name, "there is no such option", f"did you mean {meant}?" if meant else f"keyorder's own are {ours}"
+                )
 
 
 def _subscription(given: _Given) -> Subscription:
@@ -262,11 +275,40 @@ def _subscription(given: _Given) -> Subscription:
             f"pattern to subscribe is empty as specified value for option 'subscribePattern' is '{text}'",
             "give one",
         )
+    java = java_only(text)
+    if java is not None:
+        raise ConfigError("subscribePattern", f"{text!r} has {java}", "write it without")
     try:
         re.compile(text.strip())
     except re.error as error:
-        raise ConfigError("subscribePattern", f"{text!r} is not a regular expression ({error})", "mend it") from None
+        raise ConfigError("subscribePattern", f"invalid regular expression {text!r} ({error})", "correct it") from None
     return Subscription(pattern=text.strip())
+
+
+def java_only(pattern: str) -> str | None:
+    """What of a pattern means another thing in Java, where Spark's own source matches it, and here; None for nothing.
+
+    What Python does not know at all, it says by itself.
+    """
+    inside = escaped = False
+    for at, char in enumerate(pattern):
+        if escaped:
+            if char in "pPQEGRXhHvVkK" or (char in "NzZ" and not inside):
+                return f"\\{char}, which Java's expressions know and Python's do not, or not so"
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif inside and pattern.startswith("&&", at):
+            return "an intersection of character classes (&&), which only Java's expressions know"
+        elif inside and char == "[":
+            return "a character class within another one, which only Java's expressions know"
+        elif char == "[":
+            inside = True
+        elif char == "]" and not re.search(r"\[\^?$", pattern[:at]):
+            inside = False
+        elif not inside and char == "+" and at and pattern[at - 1] in "*+?}":
+            return "a possessive quantifier, which not every Python knows"
+    return None
 
 
 def _bound(given: _Given, side: str, default: BoundKind) -> Bound:

@@ -16,12 +16,14 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ..process import answer_at_once, spare_loaded_objects
-from .offsets import GATES_KEY, Range, from_dict, to_dict
+from .offsets import GATES_KEY, Place, Range, from_dict, start_of, to_dict, with_start
 from .options import SourceOptions
+from .starts import first_start, known_start
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from .batch import Portion
     from .driver import QueryDriver
 
 
@@ -43,6 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._driver: QueryDriver | None = None
+        self._initial: dict[Place, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Clients do not travel.
@@ -54,11 +57,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
-        return to_dict(self._planning().initial())
+        self._initial = self._planning().initial()
+        return to_dict(self._initial)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends. Raises OrderError types rather than plan on what it cannot know."""
-        return to_dict(self._planning().latest(from_dict(start), not isinstance(limit, ReadAllAvailable)))
+        begins = from_dict(start)
+        found = self._planning().latest(begins, not isinstance(limit, ReadAllAvailable))
+        if not found and begins:
+            # All topics are gone: an empty end would make the query forget where it was.
+            return start
+        if begins == self._initial and not start_of(start):
+            return with_start(to_dict(found), first_start(self._options.start, begins))
+        # The same text for the same place, or Spark would run a batch for nothing.
+        return start if found == begins else to_dict(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """By maxOffsetsPerTrigger and minOffsetsPerTrigger; where both are given, latestOffset obeys the second one too."""
@@ -85,7 +97,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch: the same for the same offsets, after a restart too."""
-        tasks, topic_ids = self._planning().tasks(from_dict(start), from_dict(end))
+        begins = from_dict(start)
+        if begins == self._initial and not start_of(start):
+            begins = known_start(self._options.start, begins, start_of(end))
+        tasks, topic_ids = self._planning().tasks(begins, from_dict(end))
         return [RangesTask(ranges, topic_ids) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
@@ -114,8 +129,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver
 
 
+@dataclass
+class PortionTask(InputPartition):
+    """What one task of a batch query reads, and the ids that the topics had when it was planned."""
+
+    portion: Portion
+    topic_ids: Mapping[str, str]
+
+    def __init__(self, portion: Portion, topic_ids: Mapping[str, str]) -> None:
+        self.portion, self.topic_ids = portion, topic_ids
+
+
 class BatchReader(DataSourceReader):
-    """A batch query's source: everything between two sets of offsets, read once. Gates play no part."""
+    """A batch query's source: everything between two sets of offsets, as they are at each action. Gates play no part."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -128,13 +154,19 @@ class BatchReader(DataSourceReader):
         """The tasks. Raises as `batch.plan_batch`."""
         from .batch import plan_batch
 
-        # Spark takes an empty list for one partition without a value.
-        tasks, topic_ids = plan_batch(self._options)
-        return [RangesTask(ranges, topic_ids) for ranges in tasks] or [RangesTask((), {})]
+        portions, topic_ids = plan_batch(self._options)
+        return [PortionTask(portion, topic_ids) for portion in portions]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Runs in an executor."""
+        from .batch import bind
         from .reading import read_ranges
 
-        assert isinstance(partition, RangesTask)
-        return read_ranges(self._options, partition.ranges, partition.topic_ids) if partition.ranges else iter(())
+        assert isinstance(partition, PortionTask)
+        portion = partition.portion
+        if portion.pieces is not None:
+            ranges, topic_ids = portion.pieces, partition.topic_ids
+        else:
+            ranges, topic_ids = bind(self._options, portion)
+        ranges = tuple(r for r in ranges if r.size)
+        return read_ranges(self._options, ranges, topic_ids) if ranges else iter(())

@@ -24,6 +24,8 @@ from .options import SourceOptions
 
 _LOG = logging.getLogger("keyorder.streaming")
 _ROWS = 50_000
+# Seconds without a record after which a task looks whether the rest of its range is there at all.
+_SILENCE = 5.0
 _DEFAULTS = {
     # Java's default, which Spark's own source has: librdkafka's is read_committed.
     "isolation.level": "read_uncommitted",
@@ -103,7 +105,7 @@ def _read(reader: ArrowReader, options: SourceOptions, ranges: tuple[Range, ...]
         _assign(reader, each)
         # What was given out. The reader's own positions may have passed rows that an error kept from being returned.
         given = {place: r.start for place, r in each.items()}
-        last = clock.now()
+        last = looked = clock.now()
         while True:
             if clock.now() - last > options.poll_timeout:
                 (topic, partition), at = next((p, at) for p, at in given.items() if at < each[p].end)
@@ -116,6 +118,15 @@ def _read(reader: ArrowReader, options: SourceOptions, ranges: tuple[Range, ...]
                 _assign(reader, each)
                 continue
             given = {place: reader.position(*place) if r.size else r.end for place, r in each.items()}
+            if not options.fail_on_data_loss and clock.now() - max(last, looked) > _SILENCE:
+                looked = clock.now()
+                left = _still_there(options, each, given)
+                if left != each:
+                    # The log ends below the range: a topic that was made again since the batch was planned.
+                    each = left
+                    reader.assign({})
+                    _assign(reader, each)
+                    continue
             if batch.num_rows:
                 last = clock.now()
                 yield batch if options.headers else batch.select(batch.schema.names[:-1])
@@ -134,6 +145,27 @@ def _after_loss(
     options: SourceOptions, ranges: dict[Place, Range], given: Mapping[Place, int], raised: KafkaException
 ) -> dict[Place, Range]:
     """What is left to read when the log does not hold an offset any more. Raises DataLossError unless that is allowed."""
+    found, lost = _left(options, ranges, given)
+    if lost and options.fail_on_data_loss:
+        raise DataLossError("; ".join(lost)) from raised
+    # With nothing lost it was passing trouble: what is left is asked for again.
+    _LOG.warning("reading again after %s; lost: %s", raised, "; ".join(lost) or "nothing")
+    return found
+
+
+def _still_there(options: SourceOptions, ranges: dict[Place, Range], given: Mapping[Place, int]) -> dict[Place, Range]:
+    """The ranges as far as the logs have them. Only where data may be lost: a leader that is new may know less for a moment."""
+    found, lost = _left(options, ranges, given)
+    if not lost:
+        return ranges
+    _LOG.warning("going on without lost data, as failOnDataLoss=false says: %s", "; ".join(lost))
+    return found
+
+
+def _left(
+    options: SourceOptions, ranges: dict[Place, Range], given: Mapping[Place, int]
+) -> tuple[dict[Place, Range], list[str]]:
+    """What of the ranges can still be read, and what not, in words."""
     asking = LogOffsets(options.client)
     try:
         starts, ends = asking.earliest(list(ranges)), asking.high_watermarks(list(ranges))
@@ -149,11 +181,7 @@ def _after_loss(
         if end < r.end:
             lost.append(f"{r.topic}-{r.partition} ends at {ends[place]}, before offset {r.end}")
         found[place] = Range(r.topic, r.partition, start, end)
-    if lost and options.fail_on_data_loss:
-        raise DataLossError("; ".join(lost)) from raised
-    # With nothing lost it was passing trouble: what is left is asked for again.
-    _LOG.warning("reading again after %s; lost: %s", raised, "; ".join(lost) or "nothing")
-    return found
+    return found, lost
 
 
 def _key(config: dict[str, Any]) -> Any:

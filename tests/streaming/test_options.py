@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
 
 import pytest
 from keyorder.partitioner.errors import ConfigError
-from keyorder.streaming.source.offsets import from_dict, parse_offsets, parse_partitions, to_dict
+from keyorder.streaming.errors import UnknownStartError
+from keyorder.streaming.source.offsets import (
+    from_dict,
+    parse_offsets,
+    parse_partitions,
+    start_of,
+    to_dict,
+    with_start,
+)
 from keyorder.streaming.source.options import BoundKind, source_options
+from keyorder.streaming.source.starts import first_start, known_start
 
 BASE = {"kafka.bootstrap.servers": "h:9", "subscribe": "t"}
 
@@ -49,8 +59,6 @@ def test_durations_are_read_as_spark_reads_them(text: str, seconds: float) -> No
         ("endingOffsets", "latest"),
         ("endingTimestamp", "5"),
         ("keyorder.commit.grup", "g"),
-        ("minPartitions", "4"),
-        ("maxRecordsPerPartition", "4"),
         ("enable.ordered.delivery", "1"),
     ],
 )
@@ -63,11 +71,57 @@ def test_a_bad_option_is_one_error_that_names_it(name: str, value: str) -> None:
     assert raised.value.setting == name
 
 
-def test_a_split_is_allowed_by_name_only() -> None:
-    """keyorder.allow.split says that the query orders the rows itself."""
-    options = source_options({**BASE, "minPartitions": "4", "keyorder.allow.split": "true"}, streaming=True)
+@pytest.mark.parametrize("name", ["minPartitions", "maxRecordsPerPartition"])
+def test_a_stream_is_split_by_name_only(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A wish that would cost order is left out with a warning; keyorder.allow.split says that the query orders the rows."""
+    field = "min_partitions" if name == "minPartitions" else "max_records"
+    assert getattr(source_options({**BASE, name: "4"}, streaming=True), field) is None
+    assert name in caplog.text
+    assert getattr(source_options({**BASE, name: "4", "keyorder.allow.split": "true"}, streaming=True), field) == 4
+    assert getattr(source_options({**BASE, name: "4"}, streaming=False), field) == 4  # a batch promises no order
 
-    assert options.min_partitions == 4
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("failOnDatalos", "failOnDataLoss"), ("startingOffset", "startingOffsets")]
+)
+def test_a_misspelt_option_is_refused_with_the_right_one(wrong: str, right: str) -> None:
+    """One that resembles none is for somebody else, as in Spark."""
+    with pytest.raises(ConfigError, match=f"did you mean {right}"):
+        source_options({**BASE, wrong: "earliest"}, streaming=True)
+    assert source_options({**BASE, "mergeSchema": "true", "path": "x"}, streaming=True)
+
+
+@pytest.mark.parametrize("pattern", [r"\p{Lower}+", "[a-z&&[^b]]", "[a[bc]]", "a++", r"\Qx\E"])
+def test_a_pattern_that_means_another_thing_in_java_is_refused(pattern: str) -> None:
+    """Spark's own source matches in Java: a pattern that finds other topics here is an error, not other topics."""
+    with pytest.raises(ConfigError, match="subscribePattern"):
+        source_options({"kafka.bootstrap.servers": "x:1", "subscribePattern": pattern}, streaming=True)
+
+
+@pytest.mark.parametrize("pattern", ["orders.*", "^a-[a-z]+$", "(a|b)+?c", "[]a]x", r"\\p", "[^]]+"])
+def test_a_pattern_of_both_languages_is_taken(pattern: str) -> None:
+    """What Java and Python read alike."""
+    assert source_options({"kafka.bootstrap.servers": "x:1", "subscribePattern": pattern}, streaming=True)
+
+
+def test_the_first_batch_says_where_it_starts() -> None:
+    """In a form that Spark's own source reads as the same end; given numbers and untouched logs need no record."""
+    start, end = {("t", 0): 5, ("t", 10): 0}, {("t", 0): 9, ("t", 10): 3}
+    latest = source_options({**BASE, "startingOffsets": "latest"}, streaming=True).start
+    earliest = source_options({**BASE, "startingOffsets": "earliest"}, streaming=True).start
+    given = source_options({**BASE, "startingOffsets": '{"t":{"0":5,"10":0}}'}, streaming=True).start
+    saved = json.loads(json.dumps(with_start(to_dict(end), first_start(latest, start))))
+
+    assert {int(partition): offset for partition, offset in saved["t"].items()} == {0: 9, 10: 3}
+    assert (from_dict(saved), start_of(saved)) == (end, start)
+    assert first_start(earliest, start) == {("t", 0): 5}
+    assert first_start(given, start) == {}
+    moved = {("t", 0): 7, ("t", 10): 2}
+    assert known_start(latest, moved, start) == start
+    assert known_start(earliest, moved, {("t", 0): 5}) == start
+    assert known_start(given, start, {}) == start
+    with pytest.raises(UnknownStartError, match="startingOffsets"):
+        known_start(latest, moved, {})
 
 
 def test_no_secret_is_shown() -> None:

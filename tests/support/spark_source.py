@@ -95,6 +95,10 @@ def run(
 
 
 def ends_of(checkpoint: Path) -> dict[int, Any]:
-    """The end offsets of each planned batch, as Spark keeps them."""
+    """The end offsets of each planned batch, as Spark's own source reads them: {batch: {topic: {partition: offset}}}."""
     logs = [path for path in (checkpoint / "offsets").iterdir() if path.name.isdigit()]
-    return {int(path.name): json.loads(path.read_text().splitlines()[2]) for path in logs}
+    found: dict[int, Any] = {}
+    for path in logs:
+        saved = json.loads(path.read_text().splitlines()[2])
+        found[int(path.name)] = {t: {str(int(p)): offset for p, offset in parts.items()} for t, parts in saved.items()}
+    return found
