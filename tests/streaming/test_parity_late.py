@@ -242,3 +242,33 @@ def test_a_query_goes_on_when_a_range_that_was_planned_is_not_there_any_more(
     query = writing.foreachBatch(lambda batch, number: seen.extend(values(rows_of(batch)))).start()
     assert query.awaitTermination(120)
     assert seen == [b"b0", b"b1"]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_checkpoint_moves_to_keyorder_and_back(
+    source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, start: str
+) -> None:
+    """Only the format's name changes: rows are read once, deduplicating state goes along."""
+    create(kafka, topic_name, 2)
+    send(kafka, topic_name, [(n % 2, b"k%d" % (n % 3), b"before") for n in range(6)])
+    seen: list[bytes] = []
+    options = {"subscribe": topic_name, "startingOffsets": start, "kafka.metadata.max.age.ms": "1000"}
+    expected: list[bytes] = []
+    for step, form in enumerate(("kafka", "keyorder", "kafka", "keyorder", "kafka")):
+        frame = reading(source, kafka, form, options, stream=True).dropDuplicates(["key"])
+
+        def take(batch: Any, number: int) -> None:
+            seen.extend(row[0] for row in rows_of(batch.select("key", "value", "topic", "partition", "offset")))
+
+        query = (
+            frame.writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+        if step == 0 and start == "earliest":
+            expected += [b"k0", b"k1", b"k2"]
+        assert sorted(seen) == sorted(expected)
+        send(kafka, topic_name, [(0, b"n%d" % step, b"x"), (1, b"n%d" % step, b"again")])
+        expected.append(b"n%d" % step)
