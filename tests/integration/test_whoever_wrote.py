@@ -323,3 +323,70 @@ def test_a_compacted_topic_is_a_table_under_another_hash(kafka: KafkaUnderTest, 
                 if value is not None:
                     table[key] = message.partition() or 0, bytes(value)
     assert {key: p for key, (p, _) in table.items()} == {key: home.home(key) for key in expected}
+
+
+def test_verify_doctor_and_description_agree_before_the_first_change(
+    kafka: KafkaUnderTest, keyorder: Command, topic_name: str
+) -> None:
+    """By the topic's own hash: what it does not explain is misplaced, what murmur2 would not explain is not."""
+    create(kafka, topic_name, 4)
+    right = fill(kafka, topic_name, [b"c%d" % i for i in range(120)], "consistent")
+    wrong = fill(kafka, topic_name, [b"m%d" % i for i in range(40)], "murmur2")
+    layout = Layout(4, 4, "crc32")
+    assert {key: layout.home(key) for key in right} == right
+    expected = sum(layout.home(key) != p for key, p in wrong.items())
+    assert expected
+    admin = TopicAdmin(kafka.client_config())
+    assert admin.adopt(topic_name, hash="crc32", accept_misplaced=True).layout == layout
+
+    found = admin.describe(topic_name, groups=(), records=1_000).strays
+    assert found is not None
+    assert sum(each.strays for each in found) == expected
+    judged = keyorder("verify", "--topic", topic_name, output="table")
+    assert judged.code == 3
+    assert f"\n{expected} strays\n" in judged.out
+    findings = keyorder("doctor", "--topic", topic_name, "--records", 1_000).document["findings"]
+    told = {(f["check"], f["about"]): f for f in findings if f["about"].startswith(topic_name)}
+    counted = [int(f["text"].split(" ")[0]) for (check, _), f in told.items() if check == "strays"]
+    assert sum(counted) == expected
+    assert "murmur2" in told["adoption", topic_name]["text"]
+    assert "crc32 may write it: at 4 partitions" in told["stock producers", topic_name]["text"]
+
+
+def test_the_doctor_and_the_plan_say_where_a_stock_producer_is_right(
+    kafka: KafkaUnderTest, keyorder: Command, topic_name: str
+) -> None:
+    """All partitions count for a stock producer, retired ones too: after a shrink it is wrong at any count."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 3, config=QUICK, hash="fnv1a")
+
+    def told() -> str:
+        findings = keyorder("doctor", "--topic", topic_name).document["findings"]
+        return str(next(f["text"] for f in findings if f["check"] == "stock producers"))
+
+    def planned(count: int) -> list[str]:
+        warnings = keyorder("topics", "plan", "--topic", topic_name, "--partitions", count).document["warnings"]
+        return [w["text"] for w in warnings if w["code"] == "stock-writers"]
+
+    assert "fnv1a may write it" in told()
+    assert "may go on afterwards" in planned(6)[0]  # nobody writes it, so whoever does is a stock producer
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, b"v", b"k")
+        assert producer.flush(20) == 0
+        assert planned(6) == planned(7) == []
+        for count in (6, 7, 6):
+            (admin.expand if count >= admin.describe(topic_name).layout.count else admin.shrink)(topic_name, count)
+            expected = (
+                "may not write it" if count == 7 or admin.describe(topic_name).partitions == 7 else "may write it"
+            )
+            assert expected in told()
+        assert planned(7) == []
+        layout = admin.describe(topic_name).layout
+        moved = [key for key in (b"k%d" % i for i in range(99)) if layout.home(key) != layout.resized(3).home(key)]
+        stock = Producer(kafka.client_config())
+        for key in moved:
+            stock.produce(topic_name, b"v", key, layout.home(key))
+        assert stock.flush(20) == 0
+        (text,) = planned(7)
+        assert f"{len(moved)} of the newest records are a stock producer's" in text
+        assert "3, 6, 12, 24" in text
