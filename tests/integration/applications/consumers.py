@@ -166,7 +166,7 @@ class CalmMember(threading.Thread):
             if side.resetting.is_set():
                 consumer.unsubscribe()
                 while not side.back.wait(0.2):
-                    consumer.poll(0)
+                    self._note(ears, rows_of(consumer.consume(10, 0), side.topic, side))
                 ears.recorder.close()
                 ears.recorder = side.recorder("calm-member", side.group)
                 consumer.subscribe([side.topic], on_assign=ears.assigned, on_revoke=ears.revoked, on_lost=ears.lost)
@@ -175,10 +175,13 @@ class CalmMember(threading.Thread):
             except Exception as error:
                 side.failed("calm member", error)
                 continue
-            ears.recorder.deliver_starts(rows)
-            ears.recorder.deliver_ends(rows)
-            side.moved("delivered", len(rows))
+            self._note(ears, rows)
         consumer.close()
+
+    def _note(self, ears: Ears, rows: list[Row]) -> None:
+        ears.recorder.deliver_starts(rows)
+        ears.recorder.deliver_ends(rows)
+        self._side.moved("delivered", len(rows))
 
 
 class HardConsumer:
@@ -483,7 +486,9 @@ class HardConsumer:
     def _away_for_a_reset(self) -> None:
         self.public("unsubscribe", self.consumer.unsubscribe)
         while not self.side.back.wait(0.2):
-            self.public("poll", self.consumer.poll, 0)
+            rows = self.take()
+            if rows:
+                self.process(rows)
         self.ears.recorder.close()
         self.ears.recorder = self.side.recorder(f"hard{self._made}", self.side.group)
         self.ears.owned.clear()
@@ -541,13 +546,14 @@ class HardConsumer:
         view._turn = blind
         self.side.did("blind")
         until = time.monotonic() + 12
-        while time.monotonic() < until and not self.side.settling.is_set():
+        while time.monotonic() < until and not self.closed:
             self.side.moved()
             rows = self.take()
             if rows:
                 self.process(rows)
         seeing.set()
         view._turn = turn
+        self.side.moved("blind is over")
 
     def _delete_in_on_assign(self) -> None:
         """The other topic goes between its assignment and its first record."""

@@ -205,7 +205,7 @@ def read_log(side: SideRun, topic: str) -> list[Row]:
                 headers = dict(message.headers() or [])
                 hint = headers.get("keyorder-epoch")
                 epoch = None if hint is None else int(hint)
-                rows.append((message.partition(), message.offset(), message.key() or b"", message.value(), epoch))
+                rows.append((message.partition(), message.offset(), message.key(), message.value(), epoch))
         return rows
     finally:
         consumer.close()

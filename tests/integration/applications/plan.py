@@ -51,12 +51,13 @@ class Plan:
     commit: str
     calls: str
     gate: str
+    backlog: int
     habits: tuple[Habit, ...]
 
     def __str__(self) -> str:
         counts = " -> ".join(map(str, (self.partitions, *self.changes)))
         words = [self.protocol, "static" if self.static else "", f"commit={self.commit}", f"calls={self.calls}"]
-        words.append(f"gate={self.gate}")
+        words += [f"gate={self.gate}", f"backlog={self.backlog}"]
         habits = "; ".join(map(str, self.habits)) or "none"
         return f"{self.kind}, {counts}, {' '.join(filter(None, words))}; habits: {habits}"
 
@@ -134,6 +135,7 @@ def plan_of(seed: int) -> Plan:
         commit=commit,
         calls=rng.choice(("poll", "consume", "consume", "mixed", "arrow")),
         gate=gate,
+        backlog=rng.choice((0, 0, 2_000, 5_000)) if "consumer" in kind or kind == "assigning" else 0,
         habits=tuple(Habit(name, _how(name, kind, rng, turn)) for name in names),
     )
 
@@ -142,7 +144,9 @@ def _how(name: str, kind: str, rng: random.Random, turn: int) -> dict[str, Any]:
     if (name == "raising" and "consumer" in kind) or (name == "raising" and kind in ("assigning", "polling-threads")):
         first = CALLBACKS[turn // len(HABITS[kind]) % len(CALLBACKS)]
         which = list(dict.fromkeys([first, *rng.sample(CALLBACKS, rng.choice((0, 1, 3)))]))
-        return {"callbacks": which, "every": rng.choice((1, 1, 2, 3)), "what": rng.choice(("Fault", "Interrupted"))}
+        # On an event loop what is no Exception ends the loop, by asyncio's own rules.
+        what = "Fault" if kind == "async-consumer" else rng.choice(("Fault", "Interrupted"))
+        return {"callbacks": which, "every": rng.choice((1, 1, 2, 3)), "what": what}
     if name == "raising":
         return {
             "callbacks": rng.choice((["on_delivery"], ["on_delivery", "stats_cb"], ["stats_cb"], ["error_cb", "log"])),

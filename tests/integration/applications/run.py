@@ -192,6 +192,8 @@ class SideRun:
             process.check()
         process.tell("phase before")
         process.pace(self.what_moves, 150, 8)
+        if self.ours and self.plan.has("blind"):
+            process.pace("blind is over", 1, 30)
         for number, count in enumerate(self.plan.changes, 1):
             self.change(count, number)
             process.tell(f"phase after change {number}")

@@ -39,6 +39,7 @@ class Side:
         self.phase = "start"
         self.settling, self.stopping = threading.Event(), threading.Event()
         self.resetting, self.back, self.deleting = threading.Event(), threading.Event(), threading.Event()
+        self.full = threading.Event()  # what the consumers find when they begin is there
         self.coverage: Counter[str] = Counter()
         self.progress: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
@@ -198,12 +199,17 @@ class CalmWriter(threading.Thread):
 
             return delivered
 
-        while not side.settling.wait(10 / self._rate):
+        backlog = side.plan["backlog"]
+        while not side.settling.wait(0 if backlog > 0 else 10 / self._rate):
+            backlog -= 10
             for _ in range(10):
                 key, seq, value = values.next()
                 recorder.send_invoke(key, seq)
                 producer.produce(side.topic, value, key, on_delivery=report(key, seq))
             producer.poll(0)
+            if backlog in range(-9, 1):
+                producer.flush(20)
+                side.full.set()
         while producer.flush(5):
             pass
         producer.close()
@@ -221,6 +227,8 @@ def main() -> None:
     if side.plan["kind"] not in ("producer", "async-producer"):
         writer = CalmWriter(side, 250, [side.topic])
         writer.start()
+        if side.plan["backlog"]:
+            side.full.wait(60)
     side.say(event="started")
     try:
         application_of(side).run()
