@@ -415,9 +415,12 @@ class HardConsumer:
         commit = self.plan["commit"]
         if commit == "never" and self.side.settling.is_set():
             commit = "batch"
-        if commit in ("auto", "never"):
+        if commit == "auto":
             return
         self._left = {p: offset for p, offset in self._left.items() if p in self.ears.owned}
+        if commit == "never":
+            self._left |= {row.partition: row.offset + 1 for row in rows}
+            return
         if self.plan["gate"] == "key":
             # Records come behind later offsets there: what was returned is what keyorder knows best.
             if rows or self._left:

@@ -163,10 +163,10 @@ def _how(name: str, kind: str, rng: random.Random, turn: int) -> dict[str, Any]:
             "action": rng.choice(("Interrupted", "KeyboardInterrupt", "close", "close and raise")),
             "then": rng.choice(("go on", "go on", "close")),
         }
-    if name in ("reopen", "forget", "resubscribe", "unassign-one", "pause", "assign-anew", "fork", "close-from-thread"):
+    if name in ("reopen", "forget", "resubscribe", "unassign-one", "assign-anew", "fork", "close-from-thread"):
         return {"every": rng.choice((15, 30, 60))}
     if name in ("retry-by-seek", "retry-by-pause", "seek-and-back", "pause"):
-        return {"every": rng.choice((3, 10, 40))}
+        return {"every": rng.choice((2, 5, 20))}
     if name == "cancel":
         return {"every": rng.choice((1, 2, 3)), "by": rng.choice(("steps", "wait_for"))}
     return {}

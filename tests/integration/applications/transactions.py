@@ -90,7 +90,11 @@ class Transformer:
             metadata = self.reader.consumer_group_metadata()
             error = self._public("send_offsets", producer.send_offsets_to_transaction, places, metadata, 20)
         settling = self.side.settling.is_set()
-        if error is None and "abort" in self.habits and not settling and not self.rng.randrange(4):
+        held = self.side.phase.startswith("held")
+        if held:
+            self.side.did("transaction while keys are held")
+        aborts = "abort" in self.habits or held  # what an abort takes back is this transaction's, and no earlier one's
+        if error is None and aborts and not settling and not self.rng.randrange(2 if held else 4):
             self.side.did("abort")
             error = self._public("abort", producer.abort_transaction, 20)
             if error is None:
