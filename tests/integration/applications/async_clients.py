@@ -60,6 +60,7 @@ class AsyncConsumer:
         self.habits = {habit["name"]: habit["how"] for habit in self.plan["habits"]}
         self._made = 0
         self._paused: dict[int, int] = {}
+        self._left: dict[int, int] = {}  # partition -> what is to be committed still
 
     def run(self) -> None:
         """Until the scenario stops."""
@@ -154,7 +155,6 @@ class AsyncConsumer:
         for row in rows:
             if row.partition in self._paused and row.partition in self.ears.owned:
                 side.found(f"partition {row.partition} is paused, and {row.offset} was returned")
-                del self._paused[row.partition]
         how = self.habits.get("retry-by-pause")
         if how and rows and not side.settling.is_set() and not self.rng.randrange(how["every"]):
             bad = self.rng.choice(rows)
@@ -171,13 +171,16 @@ class AsyncConsumer:
         self.ears.recorder.deliver_ends(rows)
         side.moved("delivered", len(rows))
         commit = self.plan["commit"]
-        if not rows or commit in ("auto", "store") or (commit == "never" and not side.settling.is_set()):
+        self._left = {p: offset for p, offset in self._left.items() if p in self.ears.owned}
+        self._left |= {row.partition: row.offset + 1 for row in rows}
+        if not self._left or commit in ("auto", "store") or (commit == "never" and not side.settling.is_set()):
             return
-        upto: dict[int, int] = {row.partition: row.offset + 1 for row in rows}
-        places = [TopicPartition(side.topic, p, offset) for p, offset in upto.items()]
-        _, done = await cancel.run("commit", self.consumer.commit(offsets=places, asynchronous=False))
+        places = [TopicPartition(side.topic, p, offset) for p, offset in self._left.items()]
+        completed, done = await cancel.run("commit", self.consumer.commit(offsets=places, asynchronous=False))
         for p in done or []:
             self.ears.recorder.commit(p.partition, p.offset, "unknown" if p.error else "ok")
+        if completed and all(p.error is None for p in done or []):
+            self._left.clear()
 
 
 class AsyncProducer:

@@ -162,6 +162,8 @@ class CalmMember(threading.Thread):
             config["group.instance.id"] = "calm"
         consumer = side.consumer_class(config)
         consumer.subscribe([side.topic], on_assign=ears.assigned, on_revoke=ears.revoked, on_lost=ears.lost)
+        if side.ours:
+            side.clients.append(consumer)
         while not side.stopping.is_set():
             if side.resetting.is_set():
                 consumer.unsubscribe()
@@ -234,6 +236,8 @@ class HardConsumer:
             self.ears.then["on_revoke"] = self._commit_in_revoke
         config = listening(self.side, self.settings(), self.ears, raising)
         self.consumer = self.side.consumer_class(config)
+        if self.side.ours:
+            self.side.clients[:] = [self.consumer, *self.side.clients[1:]]
         self.closed = False
         self._paused.clear()
         self.take_partitions()
@@ -350,7 +354,6 @@ class HardConsumer:
         for row in rows:
             if row.partition in self._paused and row.partition in self.ears.owned:
                 self.side.found(f"partition {row.partition} is paused, and {row.offset} was returned")
-                del self._paused[row.partition]
         rows = self._put_off(rows)
         self.ears.recorder.deliver_starts(rows)
         self.ears.recorder.deliver_ends(rows)
@@ -579,6 +582,7 @@ class HardConsumer:
         self.ears.recorder.crash()
         self.ears.owned.clear()
         self._forgotten.append(None)
+        self.side.clients[:] = []
         self.consumer = None
         self.closed = True
         self._last_offsets.clear()

@@ -135,6 +135,8 @@ class Process:
     def where(self) -> str:
         """Where its threads are, in its log."""
         if self._process.poll() is None:
+            self.tell("explain")
+            time.sleep(0.5)  # for its words to come before the traceback
             self._process.send_signal(signal.SIGUSR1)
             time.sleep(1)  # for the traceback to be written
         return f"threads in {self.folder}/side.log; {self.errors}"
@@ -319,9 +321,17 @@ class SideRun:
     def _ends(self) -> dict[int, int]:
         from confluent_kafka.admin import OffsetSpec
 
-        partitions = self.admin.list_topics(self.topic, timeout=20).topics[self.topic].partitions
-        asked = self.admin.list_offsets({TopicPartition(self.topic, p): OffsetSpec.latest() for p in partitions})
-        return {place.partition: found.result(20).offset for place, found in asked.items()}
+        for attempt in range(6):
+            partitions = self.admin.list_topics(self.topic, timeout=20).topics[self.topic].partitions
+            asked = self.admin.list_offsets({TopicPartition(self.topic, p): OffsetSpec.latest() for p in partitions})
+            try:
+                return {place.partition: found.result(20).offset for place, found in asked.items()}
+            except KafkaException:
+                if attempt == 5:
+                    raise
+                # A client that asked before a partition's leader was there goes on asking with what it knew then.
+                self.admin = AdminClient({**self.connection, "log_level": 0})
+        raise AssertionError("one of the attempts returns or raises")
 
     def committed(self) -> dict[int, int]:
         """What the group has committed, by partition."""

@@ -46,6 +46,7 @@ class Side:
         self.findings: list[str] = []
         self.group = spec["group"]
         self.generation = 1
+        self.clients: list[Any] = []  # those that can say where they are
         self._lock = threading.Lock()
 
     @property
@@ -122,6 +123,9 @@ class Side:
             word, _, rest = line.strip().partition(" ")
             if word == "phase":
                 self.phase = rest
+            elif word == "explain":
+                for client in self.clients:
+                    explain(client)
             elif word == "delete":
                 self.deleting.set()
             elif word == "reset":
@@ -150,6 +154,18 @@ class Side:
         line = json.dumps(facts)
         with self._lock:
             os.write(1, line.encode() + b"\n")
+
+
+def explain(consumer: Any) -> None:
+    """What a member of ours owns and waits for, on standard error: for the reader of a failure."""
+    try:
+        print(consumer.assignment(), consumer.gates(), file=sys.stderr)
+        for place, owned in list(consumer._members.owned.items()):
+            names = getattr(owned, "__slots__", None) or vars(owned)
+            print(place, {name: str(getattr(owned, name, None))[:60] for name in names}, file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
+    sys.stderr.flush()
 
 
 class Values:
