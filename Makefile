@@ -14,7 +14,7 @@ CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integ
             tests/integration/test_broker_failures.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix lint check format docs bench clean
+.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos connect-parity lint check format docs bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ connect-chaos: $(STAMP)  ## three Connect workers: ten kills, standstills, broke
 applications: $(STAMP)  ## hard applications on stock clients and on ours, judged: 50 seeds, SEEDS=n for another number, SEED=n for one
 	@KEYORDER_APPLICATIONS=$(or $(SEEDS),50) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/integration/applications -s -n 0
 
+connect-parity: $(STAMP)  ## Connect's data, converters and transforms beside Kafka Connect's own classes on a JVM, many random cases
+	@KEYORDER_CONNECT_CASES=3000 $(BIN)/python -Im pytest tests/connector/connect/jvm -q -n 0 --timeout=1200
+
 lint: $(STAMP)  ## format, lint, types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@rm -rf $(TYPES) && mkdir -p $(TYPES)/keyorder && ln -s $(TYPED:%=../../../%) $(TYPES)/keyorder  # not the checkout as a whole: a link to what lies above it has no end
@@ -100,6 +103,7 @@ conformance-removal: $(STAMP)  ## take each behaviour of the conformance page ou
 docs: $(STAMP)  ## tables and pages that are made from the code and its tests, and the whole as a site in build/site
 	@$(BIN)/python tests/support/conformance.py --write
 	@$(BIN)/python tests/support/connect_docs.py --write
+	@PYTHONPATH=tests $(BIN)/python tests/support/connect_cases.py --write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -Im mkdocs build --quiet && echo "==> build/site/index.html"
 
 clean:  ## forget everything that was built

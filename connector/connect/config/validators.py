@@ -95,6 +95,17 @@ class ListSize(Validator):
         return f"List containing maximum of {self.most} elements"
 
 
+class NonEmptyList(Validator):
+    """A list that is not empty."""
+
+    def ensure(self, name: str, value: Any) -> None:
+        if not value:
+            raise ConfigError(name, "an empty list", "it must not be empty")
+
+    def __str__(self) -> str:
+        return "non-empty list"
+
+
 class NonEmptyString(Validator):
     """Text that is not empty."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..api.connector import Config, SinkConnector
 from ..api.errors import ConnectError
 from ..api.records import SinkRecord
 from ..api.task import Place, SinkTask
+from ..api.text import json_text
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range, ValidString
@@ -123,8 +123,4 @@ class ParquetSinkTask(SinkTask):
 def _text(data: Any) -> str | None:
     if data is None or isinstance(data, str):
         return data
-    return (
-        bytes(data).decode(errors="replace")
-        if isinstance(data, (bytes, bytearray))
-        else json.dumps(data, sort_keys=True)
-    )
+    return bytes(data).decode(errors="replace") if isinstance(data, (bytes, bytearray)) else json_text(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from ..api.errors import DataError
 from ..api.records import SinkRecord
-from ..api.schema import Schema
+from ..api.schema import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, Schema
+from ..api.text import json_text
 
 VERSION = "__keyorder_version"
 _BY_SCHEMA: dict[str, Any] = {
@@ -24,13 +24,17 @@ _BY_SCHEMA: dict[str, Any] = {
     "boolean": sa.Boolean,
     "string": sa.Text,
     "bytes": sa.LargeBinary,
+    DECIMAL_NAME: sa.Numeric,
+    DATE_NAME: sa.Date,
+    TIME_NAME: sa.Time,
+    TIMESTAMP_NAME: sa.DateTime(timezone=True),
 }
 
 
 def column_type(value: Any, schema: Schema | None = None) -> Any:
     """The column type of a field: by its schema, else by its value. Structs, maps and lists become JSON text."""
     if schema is not None:
-        return _BY_SCHEMA.get(schema.type, sa.Text)
+        return _BY_SCHEMA.get(schema.name or "", _BY_SCHEMA.get(schema.type, sa.Text))
     for kinds, made in (
         (bool, sa.Boolean),
         (int, sa.BigInteger),
@@ -44,7 +48,7 @@ def column_type(value: Any, schema: Schema | None = None) -> Any:
 
 def column_value(value: Any) -> Any:
     """A field as the driver takes it."""
-    return json.dumps(value, sort_keys=True) if isinstance(value, (Mapping, list, tuple)) else value
+    return json_text(value) if isinstance(value, (Mapping, list, tuple)) else value
 
 
 class GuardedTable:

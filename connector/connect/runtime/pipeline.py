@@ -12,9 +12,9 @@ from ..config.configdef import ConfigDef
 from ..config.keys import ConfigValue, Importance, Type
 from ..config.rendering import validation_json
 from ..converters.base import Converter
-from ..converters.headers import HeaderConverter, header_converter
+from ..converters.headers import ByConverter, HeaderConverter, SimpleHeaderConverter
 from ..transforms.base import Predicate, R, Transformation
-from .plugins import Plugins
+from .plugins import SIMPLE_HEADERS, Plugins
 from .settings import connector_definition, cross_checks
 
 
@@ -66,11 +66,12 @@ class Converters:
     def __init__(self, plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str]) -> None:
         self.key = self._one(plugins, worker, config, "key.converter", True)
         self.value = self._one(plugins, worker, config, "value.converter", False)
-        name = config.get("header.converter") or worker.get("header.converter") or "SimpleHeaderConverter"
-        try:
-            self.header: HeaderConverter = header_converter(name)
-        except KeyError:
-            raise NotFoundError(f"there is no header converter {name!r}") from None
+        name = config.get("header.converter") or worker.get("header.converter") or SIMPLE_HEADERS
+        self.header: HeaderConverter = (
+            SimpleHeaderConverter()
+            if name.rpartition(".")[2] == SIMPLE_HEADERS
+            else ByConverter(self._one(plugins, worker, config, "header.converter", False))
+        )
 
     @staticmethod
     def _one(

@@ -17,7 +17,6 @@ from ....partitioner.errors import ConfigError
 from ..api.connector import Connector
 from ..api.errors import NotFoundError
 from ..converters.base import Converter
-from ..converters.headers import HEADER_CONVERTERS
 from ..transforms.base import HalfTransformation, Predicate, Transformation
 
 _HERE = __package__.rpartition(".")[0]
@@ -40,21 +39,28 @@ _TRANSFORMS = {
     "HoistField": "fields",
     "InsertField": "fields",
     "InsertHeader": "routing",
-    "MaskField": "fields",
+    "MaskField": "masking",
     "RegexRouter": "routing",
     "ReplaceField": "fields",
     "SetSchemaMetadata": "types",
-    "TimestampConverter": "types",
-    "TimestampRouter": "routing",
+    "TimestampConverter": "times",
+    "TimestampRouter": "times",
     "ValueToKey": "fields",
 }
 _PREDICATES = ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
 _CONVERTERS = {
     "StringConverter": "base",
     "ByteArrayConverter": "base",
+    "BooleanConverter": "base",
+    "DoubleConverter": "base",
+    "FloatConverter": "base",
+    "IntegerConverter": "base",
+    "LongConverter": "base",
+    "ShortConverter": "base",
     "JsonConverter": "json",
     "AvroConverter": "avro",
 }
+SIMPLE_HEADERS = "SimpleHeaderConverter"
 _KINDS: dict[str, type] = {
     "connectors": Connector,
     "transforms": Transformation,
@@ -133,6 +139,10 @@ class Plugins:
         )
         return found
 
+    def header_converters(self) -> list[str]:
+        """The names of all header converters: the simple one, and every converter."""
+        return [SIMPLE_HEADERS, *self.names("converters")]
+
     def _find(self, kind: str, name: str, built_in: dict[str, str]) -> Any:
         for known in (self._allowed[kind], self._installed[kind]):
             if name in known:
@@ -175,6 +185,6 @@ class Plugins:
             ):
                 for name in self.names(group):
                     found[word, name] = PluginInfo(name, word, "")
-            for name in HEADER_CONVERTERS:
+            for name in self.header_converters():
                 found["header_converter", name] = PluginInfo(name, "header_converter", "")
         return list(found.values())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from ..api.errors import DataError
 from ..api.records import ConnectRecord
 from ..api.schema import Field, Schema
 from ..config.configdef import ConfigDef
+from ..config.keys import Importance, Type
 
 R = TypeVar("R", bound=ConnectRecord)
+_SCHEMAS = 16
 
 
 class Transformation(ABC):
@@ -70,21 +73,64 @@ class HalfTransformation(Transformation):
             return record.new(key_schema=schema, key=data)
         return record.new(value_schema=schema, value=data)
 
-    def struct(self, record: ConnectRecord) -> dict[str, Any]:
-        """The half as a dict of fields. Raises DataError when it has none."""
-        data = self.half(record)[1]
-        if not isinstance(data, Mapping):
-            raise DataError(f"{type(self).__name__} needs a struct or a map, not {type(data).__name__}")
-        return dict(data)
+
+class UpdatedSchemas:
+    """What a transform makes of each schema, kept for the last few of them."""
+
+    def __init__(self, make: Callable[[Schema], Schema]) -> None:
+        self._make = make
+        # By id: the schema is kept beside it, so that its id stays its own.
+        self._known: OrderedDict[int, tuple[Schema, Schema]] = OrderedDict()
+
+    def of(self, schema: Schema) -> Schema:
+        """The schema that goes with changed data."""
+        found = self._known.get(id(schema))
+        if found is None:
+            found = self._known[id(schema)] = (schema, self._make(schema))
+            if len(self._known) > _SCHEMAS:
+                self._known.popitem(last=False)
+        return found[1]
 
 
-def set_field(schema: Schema | None, name: str, new: Schema | None) -> Schema | None:
-    """A struct's schema with one field set (or dropped, by None); schemaless stays so."""
+def null_or_default(definition: ConfigDef) -> ConfigDef:
+    """The setting of all transforms that read fields."""
+    return definition.define(
+        "replace.null.with.default",
+        Type.BOOLEAN,
+        True,
+        Importance.MEDIUM,
+        "Whether a null in a field whose schema has a default is read as the default.",
+    )
+
+
+def fields_of(schema: Schema | None, data: Any, purpose: str) -> Mapping[str, Any]:
+    """The fields of a struct, or of a map where there is no schema. Raises DataError for anything else, null included."""
     if schema is None:
-        return None
-    kept = tuple(f for f in schema.fields if f.name != name)
-    if new is None:
-        return schema.with_fields(kept)
-    if any(f.name == name for f in schema.fields):
-        return schema.with_fields(tuple(Field(name, new) if f.name == name else f for f in schema.fields))
-    return schema.with_fields((*kept, Field(name, new)))
+        if not isinstance(data, Mapping):
+            raise DataError(f"{purpose} needs a map, not {_named(data)}: without a schema only maps have fields")
+        return data
+    if schema.type != "struct" or not isinstance(data, Mapping):
+        raise DataError(f"{purpose} needs a struct, not {_named(data) if schema.type == 'struct' else schema.type}")
+    return data
+
+
+def _named(data: Any) -> str:
+    return "null" if data is None else type(data).__name__
+
+
+def field_value(field: Field, data: Mapping[str, Any], defaults: bool) -> Any:
+    """A field's value; its schema's default for a null, if `defaults`."""
+    value = data.get(field.name)
+    return field.schema.default if value is None and defaults else value
+
+
+def required(field: Field, value: Any) -> Any:
+    """The value, which the changed struct's schema must allow to be null if it is."""
+    if value is None and not field.schema.optional:
+        raise DataError(f"field {field.name!r} is null, but its schema is not optional")
+    return value
+
+
+def bare_struct(schema: Schema, fields: tuple[Field, ...]) -> Schema:
+    """A struct of the same name, version, doc and parameters: required and without a default, as the JVM's transforms make it."""
+    return Schema("struct", False, schema.name, schema.version, schema.doc, None, schema.parameters, fields)

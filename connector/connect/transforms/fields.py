@@ -1,17 +1,31 @@
-"""Transforms of fields: ReplaceField, MaskField, InsertField, ExtractField, HoistField, Flatten, ValueToKey."""
+"""Transforms of fields: ReplaceField, InsertField, ExtractField, HoistField, Flatten, ValueToKey."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
+from ..api.java import hash_order
 from ..api.records import SinkRecord
-from ..api.schema import INT32, INT64, STRING, TIMESTAMP, Field, Schema, infer
+from ..api.schema import INT32, INT64, STRING, TIMESTAMP, Field, Schema, moment
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from .base import HalfTransformation, R, Transformation, set_field
+from ..config.validators import NonEmptyList, ValidString
+from .base import (
+    HalfTransformation,
+    R,
+    Transformation,
+    UpdatedSchemas,
+    bare_struct,
+    field_value,
+    fields_of,
+    null_or_default,
+    required,
+)
+from .field_path import FieldPath
 
 
 class ReplaceField(HalfTransformation):
@@ -19,7 +33,7 @@ class ReplaceField(HalfTransformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return (
+        return null_or_default(
             ConfigDef()
             .define("exclude", Type.LIST, [], Importance.MEDIUM, "Fields to drop.", alternative="blacklist")
             .define(
@@ -33,100 +47,85 @@ class ReplaceField(HalfTransformation):
         self._renames: dict[str, str] = {}
         for pair in self.options["renames"]:
             old, separator, new = pair.partition(":")
-            if not (old and separator and new):
+            if not (old and separator and new) or ":" in new:
                 raise ConfigError("renames", repr(pair), "write old:new")
             self._renames[old] = new
+        self._old = {new: old for old, new in self._renames.items()}
+        self._schemas = UpdatedSchemas(self._updated)
 
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
         if data is None:
             return record
-        fields = {self._renames.get(n, n): v for n, v in self.struct(record).items() if self._keeps(n)}
-        if schema is not None:
-            kept = [Field(self._renames.get(f.name, f.name), f.schema) for f in schema.fields if self._keeps(f.name)]
-            schema = schema.with_fields(tuple(kept))
-        return self.with_half(record, schema, fields)
+        fields = fields_of(schema, data, "ReplaceField")
+        if schema is None:
+            kept = {self._renames.get(name, name): value for name, value in fields.items() if self._keeps(name)}
+            return self.with_half(record, None, hash_order(kept, sized=len(fields)))
+        updated, defaults = self._schemas.of(schema), self.options["replace.null.with.default"]
+        before = {f.name: f for f in schema.fields}
+        made = {}
+        for f in updated.fields:
+            old = self._old.get(f.name, f.name)
+            if old not in before:  # a field that bears the new name of one that is not there
+                raise DataError(f"ReplaceField: {old!r}, which is to be called {f.name!r}, is no field")
+            made[f.name] = required(f, field_value(before[old], fields, defaults))
+        return self.with_half(record, updated, made)
+
+    def _updated(self, schema: Schema) -> Schema:
+        kept = (Field(self._renames.get(f.name, f.name), f.schema) for f in schema.fields if self._keeps(f.name))
+        return bare_struct(schema, tuple(kept))
 
     def _keeps(self, name: str) -> bool:
         included = not self.options["include"] or name in self.options["include"]
         return included and name not in self.options["exclude"]
 
 
-class MaskField(HalfTransformation):
-    """Replaces fields by the null value of their type, or by a replacement."""
-
-    @classmethod
-    def config(cls) -> ConfigDef:
-        return (
-            ConfigDef()
-            .define("fields", Type.LIST, importance=Importance.HIGH, documentation="Fields to mask.")
-            .define("replacement", Type.STRING, None, Importance.LOW, "What to write instead, for text and numbers.")
-        )
-
-    def apply(self, record: R) -> R | None:
-        schema, data = self.half(record)
-        if data is None:
-            return record
-        fields = self.struct(record)
-        for name in self.options["fields"]:
-            if fields.get(name) is not None:
-                fields[name] = self._mask(name, fields[name])
-        return self.with_half(record, schema, fields)
-
-    def _mask(self, name: str, value: Any) -> Any:
-        replacement = self.options["replacement"]
-        if replacement is None:
-            return type(value)()
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise DataError(f"field {name!r} of type {type(value).__name__} cannot be masked by a replacement")
-        try:
-            return type(value)(replacement)
-        except ValueError as error:
-            raise DataError(f"{replacement!r} cannot stand for field {name!r}: {error}") from error
-
-
 class InsertField(HalfTransformation):
     """Adds topic, partition, offset, timestamp or a fixed text as fields. A name may end in ! (required) or ? (optional)."""
+
+    _KINDS = {"topic": STRING, "partition": INT32, "offset": INT64, "timestamp": TIMESTAMP, "static": STRING}
 
     @classmethod
     def config(cls) -> ConfigDef:
         definition = ConfigDef()
-        for name in (
-            "topic.field",
-            "partition.field",
-            "offset.field",
-            "timestamp.field",
-            "static.field",
-            "static.value",
-        ):
+        for name in (*(f"{kind}.field" for kind in cls._KINDS), "static.value"):
             definition.define(name, Type.STRING, None, Importance.MEDIUM, f"{name.partition('.')[0]}: where to put it.")
-        return definition
+        return null_or_default(definition)
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._names = {kind: self.options[f"{kind}.field"] for kind in self._KINDS if self.options[f"{kind}.field"]}
+        if not self._names:
+            raise ConfigError("topic.field", "no field is to be inserted", "set one of the .field settings")
+        if "static" in self._names and self.options["static.value"] is None:
+            raise ConfigError("static.value", "it is missing", "give the value of static.field")
+        self._schemas = UpdatedSchemas(self._updated)
 
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
         if data is None:
             return record
-        fields = self.struct(record)
-        offered: list[tuple[str, Any, Schema]] = [
-            ("topic.field", record.topic, STRING),
-            ("timestamp.field", record.timestamp, TIMESTAMP),
-            ("static.field", self.options["static.value"], STRING),
-        ]
+        fields = fields_of(schema, data, "InsertField")
+        offered: dict[str, Any] = {"topic": record.topic, "static": self.options["static.value"]}
+        if record.timestamp is not None:
+            offered["timestamp"] = record.timestamp if schema is None else moment(record.timestamp)
         if isinstance(record, SinkRecord):
-            offered += [("partition.field", record.partition, INT32), ("offset.field", record.offset, INT64)]
-        elif self.options["offset.field"]:
+            offered |= {"partition": record.partition, "offset": record.offset}
+        elif "offset" in self._names:
             raise DataError("InsertField: offset.field is for sinks only")
-        for option, value, kind in offered:
-            name = self.options[option]
-            if not name:
-                continue
-            optional = not name.endswith("!")
-            name = name.rstrip("!?")
-            if value is None and not optional:
-                raise DataError(f"InsertField: {option} is required and the record has none")
-            fields[name] = value
-            schema = set_field(schema, name, Schema(kind.type, optional, kind.name, kind.version))
-        return self.with_half(record, schema, fields)
+        inserted = {name.rstrip("!?"): offered[kind] for kind, name in self._names.items() if kind in offered}
+        if schema is None:
+            return self.with_half(record, None, hash_order({**fields, **inserted}, copied=len(fields)))
+        defaults = self.options["replace.null.with.default"]
+        made = {f.name: required(f, field_value(f, fields, defaults)) for f in schema.fields}
+        return self.with_half(record, self._schemas.of(schema), {**made, **inserted})
+
+    def _updated(self, schema: Schema) -> Schema:
+        new = (
+            Field(name.rstrip("!?"), replace(self._KINDS[kind], optional=not name.endswith("!")))
+            for kind, name in self._names.items()
+        )
+        return bare_struct(schema, (*schema.fields, *new))
 
 
 class ExtractField(HalfTransformation):
@@ -134,23 +133,33 @@ class ExtractField(HalfTransformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return (
+        return null_or_default(
             ConfigDef()
             .define("field", Type.STRING, importance=Importance.MEDIUM, documentation="The field.")
-            .define("replace.null.with.default", Type.BOOLEAN, True, Importance.MEDIUM, "A null becomes the default.")
+            .define(
+                "field.syntax.version",
+                Type.STRING,
+                "V1",
+                Importance.HIGH,
+                "V1: `field` is a name. V2: a path of names with dots between, in backticks where a name has dots.",
+                validator=ValidString("V1", "V2", ignore_case=True),
+            )
         )
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._path = FieldPath("field", self.options["field"], self.options["field.syntax.version"].upper() == "V2")
 
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
+        field = None if schema is None else self._path.field(schema)
+        if schema is not None and field is None:
+            raise DataError(f"ExtractField: there is no field {self.options['field']!r}")
+        inner = None if field is None else field.schema
         if data is None:
-            return record
-        fields, name = self.struct(record), self.options["field"]
-        inner = None if schema is None else schema.field(name)
-        if schema is not None and inner is None:
-            raise DataError(f"ExtractField: there is no field {name!r}")
-        value = fields.get(name)
-        if value is None and inner is not None and self.options["replace.null.with.default"]:
-            value = inner.default
+            return self.with_half(record, inner, None)
+        fields = fields_of(schema, data, "ExtractField")
+        value = self._path.value(schema, fields, self.options["replace.null.with.default"])
         return self.with_half(record, inner, value)
 
 
@@ -161,11 +170,16 @@ class HoistField(HalfTransformation):
     def config(cls) -> ConfigDef:
         return ConfigDef().define("field", Type.STRING, importance=Importance.MEDIUM, documentation="Its name.")
 
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._schemas = UpdatedSchemas(lambda schema: Schema("struct", fields=(Field(self.options["field"], schema),)))
+
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
-        name = self.options["field"]
-        outer = None if schema is None else Schema("struct", fields=(Field(name, schema),))
-        return self.with_half(record, outer, {name: data})
+        if schema is None:
+            return self.with_half(record, None, {self.options["field"]: data})
+        outer = self._schemas.of(schema)
+        return self.with_half(record, outer, {self.options["field"]: required(outer.fields[0], data)})
 
 
 class Flatten(HalfTransformation):
@@ -175,41 +189,61 @@ class Flatten(HalfTransformation):
     def config(cls) -> ConfigDef:
         return ConfigDef().define("delimiter", Type.STRING, ".", Importance.MEDIUM, "Between the parts of a name.")
 
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._schemas = UpdatedSchemas(self._updated)
+
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
         if data is None:
             return record
+        fields = fields_of(schema, data, "Flatten")
         flat: dict[str, Any] = {}
-        self._flatten("", self.struct(record), flat)
-        if schema is not None:
-            fields: list[Field] = []
-            self._flatten_schema("", schema, False, fields)
-            flat = {f.name: flat.get(f.name) for f in fields}
-            schema = schema.with_fields(tuple(fields))
-        return self.with_half(record, schema, flat)
+        if schema is None:
+            self._flatten("", fields, flat)
+            return self.with_half(record, None, flat)
+        updated = self._schemas.of(schema)
+        self._flatten_struct("", schema, fields, flat, {f.name: f for f in updated.fields})
+        return self.with_half(record, updated, flat)
+
+    def _name(self, prefix: str, name: Any) -> str:
+        return f"{prefix}{self.options['delimiter']}{name}" if prefix else str(name)
 
     def _flatten(self, prefix: str, data: Mapping[str, Any], flat: dict[str, Any]) -> None:
         for name, value in data.items():
-            full = f"{prefix}{self.options['delimiter']}{name}" if prefix else str(name)
+            full = self._name(prefix, name)
             if isinstance(value, Mapping):
                 self._flatten(full, value, flat)
             else:
                 flat[full] = value
 
-    def _flatten_schema(self, prefix: str, schema: Schema, optional: bool, fields: list[Field]) -> None:
+    def _flatten_struct(
+        self, prefix: str, schema: Schema, data: Mapping[str, Any], flat: dict[str, Any], made: Mapping[str, Field]
+    ) -> None:
         for f in schema.fields:
-            full = f"{prefix}{self.options['delimiter']}{f.name}" if prefix else f.name
-            maybe = optional or f.schema.optional
-            if f.schema.type == "struct":
-                self._flatten_schema(full, f.schema, maybe, fields)
+            full, value = self._name(prefix, f.name), field_value(f, data, True)
+            if f.schema.type != "struct":
+                flat[full] = required(made[full], value)
+            elif value is not None:
+                self._flatten_struct(full, f.schema, value, flat, made)
+
+    def _updated(self, schema: Schema) -> Schema:
+        fields: list[Field] = []
+        self._flatten_schema("", schema, schema.optional, schema.default, fields)
+        return bare_struct(schema, tuple(fields))
+
+    def _flatten_schema(self, prefix: str, schema: Schema, optional: bool, default: Any, fields: list[Field]) -> None:
+        for f in schema.fields:
+            full, inner = self._name(prefix, f.name), f.schema
+            maybe, own = optional or inner.optional, inner.default
+            if own is None and default is not None:
+                own = field_value(f, default, True)
+            if inner.type == "map":
+                raise DataError(f"Flatten: field {full!r} is a map, which has no fixed fields: take it out before")
+            if inner.type == "struct":
+                self._flatten_schema(full, inner, maybe, own, fields)
             else:
-                s = f.schema
-                fields.append(
-                    Field(
-                        full,
-                        Schema(s.type, maybe, s.name, s.version, s.doc, s.default, s.parameters, (), s.keys, s.values),
-                    )
-                )
+                fields.append(Field(full, replace(inner, optional=maybe, default=own)))
 
 
 class ValueToKey(Transformation):
@@ -217,22 +251,36 @@ class ValueToKey(Transformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return (
-            ConfigDef()
-            .define("fields", Type.LIST, importance=Importance.HIGH, documentation="The fields, in order.")
-            .define("replace.null.with.default", Type.BOOLEAN, True, Importance.MEDIUM, "A null becomes the default.")
+        return null_or_default(
+            ConfigDef().define(
+                "fields",
+                Type.LIST,
+                importance=Importance.HIGH,
+                documentation="The fields, in order.",
+                validator=NonEmptyList(),
+            )
         )
 
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._schemas = UpdatedSchemas(self._key_schema)
+
     def apply(self, record: R) -> R | None:
-        if not isinstance(record.value, Mapping):
-            raise DataError(f"ValueToKey needs a struct or a map, not {type(record.value).__name__}")
-        names = self.options["fields"]
-        for name in names:
-            if name not in record.value:
-                raise DataError(f"ValueToKey: there is no field {name!r}")
-        key = {name: record.value[name] for name in names}
-        schema = record.value_schema
+        schema, names = record.value_schema, self.options["fields"]
+        fields = fields_of(schema, record.value, "ValueToKey")
         if schema is None:
+            key = hash_order({name: fields.get(name) for name in names}, sized=len(names))
             return record.new(key=key, key_schema=None)
-        fields = tuple(Field(n, schema.field(n) or infer(key[n]) or STRING) for n in names)
-        return record.new(key=key, key_schema=Schema("struct", fields=fields))
+        made, defaults = self._schemas.of(schema), self.options["replace.null.with.default"]
+        return record.new(
+            key={f.name: required(f, field_value(f, fields, defaults)) for f in made.fields}, key_schema=made
+        )
+
+    def _key_schema(self, schema: Schema) -> Schema:
+        made = []
+        for name in self.options["fields"]:
+            inner = schema.field(name)
+            if inner is None:
+                raise DataError(f"ValueToKey: there is no field {name!r}")
+            made.append(Field(name, inner))
+        return Schema("struct", fields=tuple(made))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
+from ....partitioner.errors import ConfigError
 from ..api.records import ConnectRecord
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import Composite, NonEmptyString, Regex
+from ..config.validators import NonEmptyString
 from .base import Predicate
+from .java_regex import compiled
 
 
 class HasHeaderKey(Predicate):
@@ -41,8 +43,17 @@ class TopicNameMatches(Predicate):
             Type.STRING,
             importance=Importance.MEDIUM,
             documentation="A regular expression.",
-            validator=Composite(NonEmptyString(), Regex()),
+            validator=NonEmptyString(),
         )
 
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        try:
+            self._pattern = compiled(self.options["pattern"])
+        except ValueError as error:
+            raise ConfigError(
+                "pattern", f"{self.options['pattern']!r}: {error}", "write a regular expression"
+            ) from None
+
     def test(self, record: ConnectRecord) -> bool:
-        return re.fullmatch(self.options["pattern"], record.topic) is not None
+        return self._pattern.fullmatch(record.topic) is not None

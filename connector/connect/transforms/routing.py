@@ -1,18 +1,29 @@
-"""Transforms of topics and headers: RegexRouter, TimestampRouter, InsertHeader, DropHeaders, HeaderFrom, Filter."""
+"""Transforms of topics and headers: RegexRouter, InsertHeader, DropHeaders, HeaderFrom, Filter."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
-from ..api.schema import infer
+from ..api.java import hash_order
+from ..api.schema import Schema
+from ..api.text import parse_text
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import Regex, ValidString
-from .base import HalfTransformation, R, Transformation, set_field
-from .types import format_time
+from ..config.validators import NonEmptyList, NonNull, ValidString
+from .base import (
+    HalfTransformation,
+    R,
+    Transformation,
+    UpdatedSchemas,
+    bare_struct,
+    field_value,
+    fields_of,
+    null_or_default,
+    required,
+)
+from .java_regex import Replacement, compiled
 
 
 class RegexRouter(Transformation):
@@ -22,53 +33,56 @@ class RegexRouter(Transformation):
     def config(cls) -> ConfigDef:
         return (
             ConfigDef()
-            .define("regex", Type.STRING, importance=Importance.HIGH, documentation="To match.", validator=Regex())
+            .define("regex", Type.STRING, importance=Importance.HIGH, documentation="To match.")
             .define("replacement", Type.STRING, importance=Importance.HIGH, documentation="With $1, $2 for groups.")
         )
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
-        self._regex = re.compile(self.options["regex"])
-        self._replacement = re.sub(r"\$(\d+)", r"\\g<\1>", self.options["replacement"].replace("\\", "\\\\"))
+        try:
+            self._regex = compiled(self.options["regex"])
+        except ValueError as error:
+            raise ConfigError("regex", f"{self.options['regex']!r}: {error}", "write a regular expression") from None
+        try:
+            self._replacement = Replacement(self._regex, self.options["replacement"])
+        except ValueError as error:
+            raise ConfigError(
+                "replacement", f"{self.options['replacement']!r}: {error}", "name groups of regex by $1 or ${name}"
+            ) from None
 
     def apply(self, record: R) -> R | None:
-        match = self._regex.fullmatch(record.topic)
-        return record if match is None else record.new(topic=match.expand(self._replacement))
-
-
-class TimestampRouter(Transformation):
-    """Puts the record's time into the topic's name."""
-
-    @classmethod
-    def config(cls) -> ConfigDef:
-        return (
-            ConfigDef()
-            .define("topic.format", Type.STRING, "${topic}-${timestamp}", Importance.HIGH, "The new name.")
-            .define("timestamp.format", Type.STRING, "yyyyMMdd", Importance.HIGH, "As Java's SimpleDateFormat, in UTC.")
-        )
-
-    def apply(self, record: R) -> R | None:
-        if record.timestamp is None:
-            raise DataError("TimestampRouter: the record has no timestamp")
-        text = format_time(record.timestamp, self.options["timestamp.format"])
-        name = self.options["topic.format"].replace("${topic}", record.topic).replace("${timestamp}", text)
-        return record.new(topic=name)
+        topic = record.topic
+        if self._regex.fullmatch(topic) is None:
+            return record
+        found = self._regex.search(topic)  # the first match may be shorter than the whole, as in the JVM
+        assert found is not None
+        return record.new(topic=f"{topic[: found.start()]}{self._replacement.of(found)}{topic[found.end() :]}")
 
 
 class InsertHeader(Transformation):
-    """Adds a header with a fixed value."""
+    """Adds a header with a fixed value, of the type that its text looks like."""
 
     @classmethod
     def config(cls) -> ConfigDef:
         return (
             ConfigDef()
-            .define("header", Type.STRING, importance=Importance.HIGH, documentation="Its name.")
-            .define("value.literal", Type.STRING, importance=Importance.HIGH, documentation="Its value.")
+            .define("header", Type.STRING, importance=Importance.HIGH, documentation="Its name.", validator=NonNull())
+            .define(
+                "value.literal",
+                Type.STRING,
+                importance=Importance.HIGH,
+                documentation="Its value.",
+                validator=NonNull(),
+            )
         )
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        self._schema, self._value = parse_text(self.options["value.literal"])
 
     def apply(self, record: R) -> R | None:
         new = record.new()
-        new.headers.add(self.options["header"], self.options["value.literal"])
+        new.headers.add(self.options["header"], self._value, self._schema)
         return new
 
 
@@ -77,7 +91,9 @@ class DropHeaders(Transformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return ConfigDef().define("headers", Type.LIST, importance=Importance.HIGH, documentation="Their names.")
+        return ConfigDef().define(
+            "headers", Type.LIST, importance=Importance.HIGH, documentation="Their names.", validator=NonEmptyList()
+        )
 
     def apply(self, record: R) -> R | None:
         new = record.new()
@@ -91,32 +107,49 @@ class HeaderFrom(HalfTransformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return (
+        high, some = Importance.HIGH, NonEmptyList()
+        return null_or_default(
             ConfigDef()
-            .define("fields", Type.LIST, importance=Importance.HIGH, documentation="The fields.")
-            .define("headers", Type.LIST, importance=Importance.HIGH, documentation="The headers, in the same order.")
-            .define("operation", Type.STRING, importance=Importance.HIGH, validator=ValidString("move", "copy"))
+            .define("fields", Type.LIST, importance=high, documentation="The fields.", validator=some)
+            .define("headers", Type.LIST, importance=high, documentation="The headers, in that order.", validator=some)
+            .define("operation", Type.STRING, importance=high, validator=ValidString("move", "copy"))
         )
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
         if len(self.options["fields"]) != len(self.options["headers"]):
             raise ConfigError("headers", "another number than of fields", "name one header for each field")
+        self._moves = self.options["operation"] == "move"
+        self._schemas = UpdatedSchemas(self._left)
 
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
-        if data is None:
-            return record
-        fields = self.struct(record)
-        headers = record.headers.copy()
-        for name, header in zip(self.options["fields"], self.options["headers"], strict=True):
-            if name not in fields:
-                continue
-            value = fields.pop(name) if self.options["operation"] == "move" else fields[name]
-            headers.add(header, value, (schema.field(name) if schema is not None else None) or infer(value))
-            if self.options["operation"] == "move":
-                schema = set_field(schema, name, None)
-        return self.with_half(record, schema, fields).new(headers=headers)
+        fields = fields_of(schema, data, "HeaderFrom")
+        headers, names, defaults = (
+            record.headers.copy(),
+            self.options["fields"],
+            self.options["replace.null.with.default"],
+        )
+        known = {} if schema is None else {f.name: f for f in schema.fields}
+        for name, header in zip(names, self.options["headers"], strict=True):
+            if schema is None:
+                headers.add(header, fields.get(name), None)
+            elif name in known:
+                value = required(known[name], field_value(known[name], fields, defaults))
+                headers.add(header, value, known[name].schema)
+            else:
+                raise DataError(f"HeaderFrom: there is no field {name!r}")
+        if schema is None:
+            left = {name: value for name, value in fields.items() if not (self._moves and name in names)}
+            return self.with_half(record, None, hash_order(left, copied=len(fields))).new(headers=headers)
+        if not self._moves:
+            return record.new(headers=headers)
+        updated = self._schemas.of(schema)
+        kept = {f.name: required(f, field_value(f, fields, defaults)) for f in updated.fields}
+        return self.with_half(record, updated, kept).new(headers=headers)
+
+    def _left(self, schema: Schema) -> Schema:
+        return bare_struct(schema, tuple(f for f in schema.fields if f.name not in self.options["fields"]))
 
 
 class Filter(Transformation):

@@ -1,26 +1,29 @@
-"""Transforms of types: Cast, TimestampConverter, SetSchemaMetadata."""
+"""Transforms of types: Cast, SetSchemaMetadata."""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import date, time
+from decimal import Decimal
 from typing import Any
 
 from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
-from ..api.schema import INT32, INT64, PRIMITIVES, STRING, TIMESTAMP, Schema
+from ..api.java import hash_order, to_float32
+from ..api.schema import DECIMAL_NAME, INTEGERS, LOGICAL, PRIMITIVES, Field, Schema, encode_logical
+from ..api.text import time_text, to_text
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import ValidString
-from .base import HalfTransformation, R, set_field
+from ..config.validators import NonEmptyList
+from .base import HalfTransformation, R, UpdatedSchemas, bare_struct, field_value, fields_of, null_or_default, required
 
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-_UNITS = {"milliseconds": 1, "seconds": 1000, "microseconds": 1e-3, "nanoseconds": 1e-6}
-_JAVA_PATTERN = {
-    "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "SSS": "%f", "Z": "%z", "XXX": "%z",
-    "X": "%z", "EEE": "%a", "MMM": "%b", "hh": "%I", "a": "%p", "yy": "%y", "DDD": "%j", "z": "%Z",
-}  # fmt: skip
+_TARGETS = tuple(kind for kind in PRIMITIVES if kind != "bytes")
+_FLOAT32 = Schema("float32")
+_INTEGER = re.compile(r"[+-]?\d+")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)")
 
 
 class Cast(HalfTransformation):
@@ -28,140 +31,128 @@ class Cast(HalfTransformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return ConfigDef().define("spec", Type.LIST, importance=Importance.HIGH, documentation="field:type, or a type.")
+        return null_or_default(
+            ConfigDef().define(
+                "spec",
+                Type.LIST,
+                importance=Importance.HIGH,
+                documentation="field:type, or a type.",
+                validator=NonEmptyList(),
+            )
+        )
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
         self._whole: str | None = None
         self._fields: dict[str, str] = {}
         for part in self.options["spec"]:
-            name, separator, kind = part.rpartition(":")
-            if kind not in PRIMITIVES:
-                raise ConfigError("spec", repr(part), f"the type must be one of {', '.join(PRIMITIVES)}")
+            name, separator, kind = (word.strip() for word in part.partition(":"))
+            kind = (kind if separator else name).lower()
+            if kind not in _TARGETS:
+                raise ConfigError("spec", repr(part), f"the type must be one of {', '.join(_TARGETS)}")
             if separator:
                 self._fields[name] = kind
             else:
                 self._whole = kind
-        if self._whole is not None and self._fields:
-            raise ConfigError("spec", "a type for the whole beside types of fields", "give one or the other")
+        if self._whole is not None and len(self.options["spec"]) > 1:
+            raise ConfigError("spec", "a type for the whole beside other casts", "give one or the other")
+        self._schemas = UpdatedSchemas(self._updated)
 
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
         if data is None:
             return record
+        updated = None if schema is None else self._schemas.of(schema)
         if self._whole is not None:
-            new = None if schema is None else Schema(self._whole, schema.optional)
-            return self.with_half(record, new, cast(self._whole, data))
-        fields = self.struct(record)
-        for name, kind in self._fields.items():
-            if name in fields:
-                fields[name] = None if fields[name] is None else cast(kind, fields[name])
-                if schema is not None and (old := schema.field(name)) is not None:
-                    schema = set_field(schema, name, Schema(kind, old.optional))
-        return self.with_half(record, schema, fields)
+            return self.with_half(record, updated, cast(schema, data, self._whole))
+        fields = fields_of(schema, data, "Cast")
+        if schema is None or updated is None:
+            made = {**fields, **{name: cast(None, fields.get(name), kind) for name, kind in self._fields.items()}}
+            return self.with_half(record, None, hash_order(made, copied=len(fields)))
+        changed = {}
+        for before, after in zip(schema.fields, updated.fields, strict=True):
+            value = field_value(before, fields, self.options["replace.null.with.default"])
+            target = self._fields.get(before.name)
+            changed[before.name] = required(after, value if target is None else cast(before.schema, value, target))
+        return self.with_half(record, updated, changed)
 
-
-def cast(kind: str, value: Any) -> Any:
-    """A primitive as another type. Raises DataError for what does not fit."""
-    try:
-        if kind in _BITS:
-            number = int(float(value)) if isinstance(value, str) and "." in value else int(value)
-            if not -(2 ** (_BITS[kind] - 1)) <= number < 2 ** (_BITS[kind] - 1):
-                raise DataError(f"{number} does not fit {kind}")
-            return number
-        if kind in ("float32", "float64"):
-            return float(value)
-        if kind == "boolean":
-            return value.lower() == "true" if isinstance(value, str) else bool(value)
-        if kind == "string":
-            return str(value).lower() if isinstance(value, bool) else str(value)
-        return value.encode() if isinstance(value, str) else bytes(value)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{type(value).__name__} cannot be cast to {kind}: {error}") from error
-
-
-class TimestampConverter(HalfTransformation):
-    """Between the forms of a time: Unix numbers, text by a pattern, Timestamp."""
-
-    @classmethod
-    def config(cls) -> ConfigDef:
-        kinds = ("string", "unix", "Date", "Time", "Timestamp")
-        return (
-            ConfigDef()
-            .define("field", Type.STRING, "", Importance.HIGH, "The field; empty for the whole.")
-            .define("target.type", Type.STRING, importance=Importance.HIGH, validator=ValidString(*kinds))
-            .define("format", Type.STRING, "", Importance.MEDIUM, "Pattern of text forms, as Java's SimpleDateFormat.")
-            .define(
-                "unix.precision",
-                Type.STRING,
-                "milliseconds",
-                Importance.LOW,
-                "Unit of Unix numbers.",
-                validator=ValidString(*_UNITS),
+    def _updated(self, schema: Schema) -> Schema:
+        if self._whole is not None:
+            default = cast(schema, schema.default, self._whole)
+            made = Schema(
+                self._whole, schema.optional, schema.name, schema.version, schema.doc, default, schema.parameters
             )
-        )
-
-    def configure(self, config: Mapping[str, str]) -> None:
-        super().configure(config)
-        if self.options["target.type"] == "string" and not self.options["format"]:
-            raise ConfigError("format", "it is missing", "TimestampConverter needs it for text")
-
-    def apply(self, record: R) -> R | None:
-        schema, data = self.half(record)
-        if data is None:
-            return record
-        kind = {"string": STRING, "unix": INT64, "Date": INT32, "Time": INT32}.get(
-            self.options["target.type"], TIMESTAMP
-        )
-        name = self.options["field"]
-        if not name:
-            new = None if schema is None else Schema(kind.type, schema.optional, kind.name, kind.version)
-            return self.with_half(record, new, self._convert(data))
-        fields = self.struct(record)
-        fields[name] = None if fields.get(name) is None else self._convert(fields[name])
-        return self.with_half(record, set_field(schema, name, Schema(kind.type, True, kind.name, kind.version)), fields)
-
-    def _convert(self, value: Any) -> Any:
-        milliseconds = self._milliseconds(value)
-        target = self.options["target.type"]
-        if target == "unix":
-            return round(milliseconds / _UNITS[self.options["unix.precision"]])
-        if target == "string":
-            return format_time(milliseconds, self.options["format"])
-        if target == "Date":
-            return milliseconds // 86_400_000
-        return milliseconds % 86_400_000 if target == "Time" else milliseconds
-
-    def _milliseconds(self, value: Any) -> int:
-        if isinstance(value, str):
-            try:
-                parsed = datetime.strptime(value, strftime_pattern(self.options["format"]))
-            except ValueError as error:
-                raise DataError(f"TimestampConverter: {error}") from error
-            aware = parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=timezone.utc)
-            return round(aware.timestamp() * 1000)
-        if isinstance(value, datetime):
-            return round(value.timestamp() * 1000)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise DataError(f"TimestampConverter cannot read {type(value).__name__}")
-        return round(value * _UNITS[self.options["unix.precision"]])
+            if default is not None:
+                made.check(default, "the default")
+            return made
+        if schema.default is not None:
+            raise DataError("Cast: a struct with a default of its own cannot be changed")
+        fields = []
+        for f in schema.fields:
+            target = self._fields.get(f.name)
+            if target is not None:
+                default = cast(f.schema, f.schema.default, target)
+                f = Field(f.name, Schema(target, f.schema.optional, default=default))
+            fields.append(f)
+        return replace(bare_struct(schema, tuple(fields)), optional=schema.optional)
 
 
-def strftime_pattern(java: str) -> str:
-    """A SimpleDateFormat pattern as strftime's; quoted text is kept."""
-    parts = re.findall(r"'([^']*)'|([A-Za-z])(\2*)|(.)", java)
-    made = ""
-    for quoted, letter, more, other in parts:
-        word = letter + more
-        made += _JAVA_PATTERN.get(word, word) if letter else (quoted or other).replace("%", "%%")
-    return made
+def cast(schema: Schema | None, value: Any, kind: str) -> Any:
+    """A primitive as another type. Raises DataError for what cannot be one, and for a number that the type does not hold."""
+    if value is None:
+        return None
+    if schema is not None and schema.type not in PRIMITIVES:
+        raise DataError(f"Cast: a value of type {schema.type} cannot be cast")
+    if schema is None and not isinstance(value, (bool, int, float, str, bytes, bytearray, memoryview)):
+        raise DataError(f"Cast: a {type(value).__name__} without a schema cannot be cast")
+    if kind == "string":
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return base64.b64encode(bytes(value)).decode()
+        return time_text(value) if isinstance(value, (date, time)) else to_text(schema, value)
+    if schema is not None and schema.name in LOGICAL and schema.name != DECIMAL_NAME:
+        value = encode_logical(schema, value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise DataError(f"Cast: bytes cannot be cast to {kind}: only to a string")
+    if kind == "boolean":
+        return value.lower() == "true" if isinstance(value, str) else _whole(value, "int64") != 0
+    if kind in INTEGERS:
+        if isinstance(value, str) and not _INTEGER.fullmatch(value):
+            raise DataError(f"Cast: {value!r} is no whole number")
+        return _whole(value, kind)
+    number = _real(value)
+    if schema is not None and schema.type == "float32":
+        number = to_float32(number)
+    if kind == "float64":
+        return number
+    # Without a schema nothing tells that it has 24 bits: then it is the number that Java writes for it.
+    return to_float32(number) if schema is not None else float(to_text(_FLOAT32, number))
 
 
-def format_time(milliseconds: int, java: str) -> str:
-    """A time as text in UTC."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
-    pattern = strftime_pattern(java).replace("%f", f"{milliseconds % 1000:03d}")
-    return moment.strftime(pattern)
+def _whole(value: Any, kind: str) -> int:
+    """A number without its fraction. The JVM cuts off the bits that a type does not hold; here that is an error."""
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):  # neither NaN nor an infinity is a whole number
+        raise DataError(f"Cast: {value} is no {kind}") from None
+    if not -INTEGERS[kind] <= number < INTEGERS[kind]:
+        raise DataError(f"Cast: {value} does not fit {kind}")
+    return number
+
+
+def _real(value: Any) -> float:
+    if not isinstance(value, str):
+        return _as_float(value)
+    text = value.strip()
+    if not _DOUBLE.fullmatch(text):
+        raise DataError(f"Cast: {value!r} is no number")
+    return float(text if text[-1] in "yN" else text.rstrip("fFdD"))
+
+
+def _as_float(value: int | float | Decimal | bool) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 class SetSchemaMetadata(HalfTransformation):
@@ -169,12 +160,19 @@ class SetSchemaMetadata(HalfTransformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return (
+        return null_or_default(
             ConfigDef()
             .define("schema.name", Type.STRING, None, Importance.HIGH, "The name.")
             .define("schema.version", Type.INT, None, Importance.HIGH, "The version.")
-            .define("replace.null.with.default", Type.BOOLEAN, True, Importance.MEDIUM, "A null becomes the default.")
         )
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        name, version = self.options["schema.name"], self.options["schema.version"]
+        if name is None and version is None:
+            raise ConfigError("schema.name", "neither it nor schema.version is set", "set one of them")
+        changes = {k: v for k, v in (("name", name), ("version", version)) if v is not None}
+        self._schemas = UpdatedSchemas(lambda schema: replace(schema, **changes))
 
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
@@ -182,7 +180,8 @@ class SetSchemaMetadata(HalfTransformation):
             if data is None:
                 return record
             raise DataError("SetSchemaMetadata needs a schema: use a converter that has schemas")
-        name = self.options["schema.name"] or schema.name
-        version = self.options["schema.version"] if self.options["schema.version"] is not None else schema.version
-        parts = {slot: getattr(schema, slot) for slot in schema.__slots__}
-        return self.with_half(record, Schema(**{**parts, "name": name, "version": version}), data)
+        if schema.type == "struct" and data is not None:
+            fields = fields_of(schema, data, "SetSchemaMetadata")
+            defaults = self.options["replace.null.with.default"]
+            data = {f.name: required(f, field_value(f, fields, defaults)) for f in schema.fields}
+        return self.with_half(record, self._schemas.of(schema), data)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keyorder.connector.connect import DataError, Field, Headers, RetriableError, Schema
+from keyorder.connector.connect import DataError, Field, Header, Headers, RetriableError, Schema
+from keyorder.connector.connect.api.schema import DATE, TIME, TIMESTAMP, FrozenDict, decimal_schema
 from keyorder.connector.connect.converters.avro import AvroConverter
 from keyorder.connector.connect.converters.base import ByteArrayConverter, Converter, StringConverter
-from keyorder.connector.connect.converters.headers import header_converter
+from keyorder.connector.connect.converters.headers import SimpleHeaderConverter
 from keyorder.connector.connect.converters.json import JsonConverter
 from keyorder.partitioner.errors import ConfigError
 
@@ -165,23 +168,61 @@ def test_a_registry_that_is_away_is_worth_another_try() -> None:
         made(AvroConverter, schema_registry_url="http://127.0.0.1:9").from_connect("t", None, 5)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.text(min_size=1),
-            st.none() | st.binary() | st.text().map(str.encode) | st.integers().map(lambda i: str(i).encode()),
-        )
-    )
-)
-def test_headers_come_out_as_they_went_in(pairs: list[tuple[str, bytes | None]]) -> None:
-    """Whatever the bytes: order, duplicates and every byte stay."""
-    converter = header_converter("org.apache.kafka.connect.storage.SimpleHeaderConverter")
-    assert converter.to_kafka(converter.to_connect(pairs)) == pairs
+@given(st.lists(st.tuples(st.text(min_size=1), st.none() | st.binary())))
+def test_headers_that_were_copied_stay_as_they_were(pairs: list[tuple[str, bytes | None]]) -> None:
+    """Bytes without a schema, and bytes that are no text: order, duplicates and every byte stay."""
+    converter = SimpleHeaderConverter()
+    assert converter.to_kafka(Headers(Header(key, data) for key, data in pairs)) == pairs
+    no_text = [(key, b"\xff" + (data or b"")) for key, data in pairs]
+    assert converter.to_kafka(converter.to_connect(no_text)) == no_text
 
 
 def test_simple_headers_are_read_by_their_look() -> None:
     """Numbers, booleans, maps, text; and written back as text."""
-    converter = header_converter("SimpleHeaderConverter")
+    converter = SimpleHeaderConverter()
     pairs = [("i", b"42"), ("f", b"1.5"), ("b", b"true"), ("m", b'{"a":1}'), ("s", b"007"), ("n", None)]
-    assert [h.value for h in converter.to_connect(pairs)] == [42, 1.5, True, {"a": 1}, "007", None]
+    found = converter.to_connect(pairs)
+    assert [h.value for h in found] == [42, 1.5, True, {"a": 1}, 7, None]
+    assert [None if h.schema is None else h.schema.type for h in found][:3] == ["int8", "float32", "boolean"]
     assert converter.to_kafka(Headers().add("x", [1, 2])) == [("x", b"[1,2]")]
+
+
+def test_logical_types_are_python_s() -> None:
+    """Decimal, date, time and datetime; what does not fit is refused."""
+    fields = {"d": decimal_schema(2), "day": DATE, "at": TIME, "when": TIMESTAMP}
+    schema = Schema("struct", fields=tuple(Field(name, each) for name, each in fields.items()))
+    value = {
+        "d": Decimal("-1.5"),
+        "day": date(2026, 11, 22),
+        "at": time(1, 2, 3, 4000),
+        "when": datetime(2026, 11, 22, 1, 2, 3, 4000, timezone.utc),
+    }
+    converter = made(JsonConverter)
+    data = converter.from_connect("t", schema, value)
+    assert data is not None
+    assert json.loads(data)["payload"] == {"d": "/2o=", "day": 20779, "at": 3723004, "when": 1795309323004}
+    assert converter.to_connect("t", data) == (schema, value)
+    for wrong in (
+        {"d": Decimal("0.123")},
+        {"d": 1.5},
+        {"day": value["when"]},
+        {"when": datetime(2026, 1, 1)},
+        {"at": 5},
+    ):
+        with pytest.raises(DataError, match=next(iter(wrong))):
+            converter.from_connect("t", schema, {**value, **wrong})
+
+
+def test_maps_with_any_keys_travel() -> None:
+    """Numbers, lists and structs as keys: an array of pairs, as in the JVM."""
+    key = Schema("struct", fields=(Field("a", Schema("int32")),))
+    converter = made(JsonConverter)
+    for keys, value in (
+        (Schema("int32"), {1: "x", 2: "y"}),
+        (Schema("array", values=Schema("string")), {("a", "b"): "x"}),
+        (key, {FrozenDict({"a": 1}): "x", FrozenDict({"a": 2}): "y"}),
+    ):
+        schema = Schema("map", keys=keys, values=Schema("string"))
+        data = converter.from_connect("t", schema, value)
+        assert data is not None
+        assert converter.to_connect("t", data) == (schema, value)

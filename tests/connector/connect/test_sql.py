@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import datetime, time, timezone
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,8 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder import TopicAdmin
-from keyorder.connector.connect import DataError, Headers, RetriableError, SinkRecord
+from keyorder.connector.connect import DataError, Field, Headers, RetriableError, Schema, SinkRecord
+from keyorder.connector.connect.api.schema import DATE, TIME, TIMESTAMP, decimal_schema
 from keyorder.connector.connect.connectors.sql_sink import SqlSinkTask
 from support.cluster import KafkaUnderTest
 from support.connect_rig import alone, running, until, worker_settings
@@ -250,3 +253,26 @@ def test_rows_go_through_kafka_into_postgresql(
         )
         running(worker, f"{topic_name}-out", 2)
         assert "hidden" not in json.dumps(worker.config(f"{topic_name}-out"))
+
+
+def test_logical_types_become_columns_of_their_own(url: str) -> None:
+    """A date is a DATE, a Decimal a NUMERIC; what lies inside of a list is text in its JSON."""
+    fields = {"day": DATE, "at": TIME, "when": TIMESTAMP, "price": decimal_schema(2)}
+    schema = Schema(
+        "struct",
+        fields=(*(Field(name, each) for name, each in fields.items()), Field("days", Schema("array", values=DATE))),
+    )
+    when = datetime(2026, 11, 22, 1, 2, 3, tzinfo=timezone.utc)
+    value = {"day": when.date(), "at": time(1, 2, 3), "when": when, "price": Decimal("1.50"), "days": [when.date()]}
+    sink = task(url)
+    sink.put([record("a", value, 1, value_schema=schema)])
+    sink.stop()
+    engine = sa.create_engine(url)
+    types = {column["name"]: type(column["type"]).__mro__ for column in sa.inspect(engine).get_columns("t")}
+    assert all(
+        kind in types[name]
+        for name, kind in (("day", sa.Date), ("at", sa.Time), ("when", sa.DateTime), ("price", sa.Numeric))
+    )
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT days FROM t")).scalar() == '["2026-11-22"]'
+    engine.dispose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ VALUES: list[tuple[str, dict[str, Any], Any, Any]] = [
     ("Cast$Value", {"spec": "float64"}, 1, 1.0),
     (TIME, {"field": "a", "target_type": "string", "format": ISO}, {"a": 86_400_001}, {"a": "1970-01-02T00:00:00.001"}),
     (TIME, {"field": "a", "target_type": "unix", "format": ISO[:10], "unix_precision": "seconds"}, {"a": DAY}, {"a": 86_400}),
-    (TIME, {"target_type": "Date"}, 86_400_001, 1),
+    (TIME, {"target_type": "Date"}, 86_400_001, date(1970, 1, 2)),
 ]  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from .....partitioner.errors import ConfigError
 from ...api.errors import BadRequestError, NotFoundError
 from ...config.configdef import ConfigDef
 from ...config.rendering import definition_json
-from ...converters.headers import HEADER_CONVERTERS
 from ..group.herder import Herder
 from ..pipeline import validate
+from ..plugins import SIMPLE_HEADERS
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class Views:
                 break
             except NotFoundError:
                 continue
-        if definition is None and name.rpartition(".")[2] in HEADER_CONVERTERS:
+        if definition is None and name.rpartition(".")[2] == SIMPLE_HEADERS:
             return []
         if definition is None:
             raise NotFoundError(f"Unknown plugin {name}. Must be one of the plugins that GET /connector-plugins lists")
