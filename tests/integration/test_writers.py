@@ -82,7 +82,7 @@ def test_a_silent_writer_makes_the_change_give_up_with_its_name(kafka: KafkaUnde
     assert admin.describe(topic_name).change is None
 
 
-@pytest.mark.kip("K253-26", "C-20")
+@pytest.mark.kip("K253-26", "K253-36", "C-20")
 def test_an_expelled_transactional_writer_is_fenced_by_the_broker(kafka: KafkaUnderTest, topic_name: str) -> None:
     """It hangs with records in an open transaction; the change fences it, and when it wakes up nothing of them shows."""
     admin = TopicAdmin(kafka.client_config())

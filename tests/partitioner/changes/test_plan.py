@@ -66,6 +66,7 @@ def test_the_shares_are_those_of_counted_hashes(change: tuple[Layout, int]) -> N
     }
 
 
+@pytest.mark.kip("K253-44")
 @given(changes())
 def test_the_stock_share_is_that_of_counted_hashes(change: tuple[Layout, int]) -> None:
     """Counting `h % before != h % after` over all residues gives the stock partitioner's share."""
