@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import BrokerUnreachableError
 from ..partitioner.gates.gate import Gates
-from ..partitioner.gates.starts import Commit, epoch_of, proven_position
+from ..partitioner.gates.starts import Commit, epoch_of, proven_epoch
 from ..partitioner.timeline import Timeline
 from .kafka_errors import translate
 
@@ -81,7 +81,7 @@ def group_gates(
 
     gates = Gates(timeline)
     opened = gates.open_now(at, waived)
-    proven = gates.open_now(lambda q: proven_position(timeline, q, committed.get(q)), waived)
+    proven = gates.open_now(at, waived, lambda q: proven_epoch(committed.get(q)))
     found = []
     for gate in sorted(gates.all(), key=lambda gate: (-gate.epoch, gate.partition)):
         # One origin may be asked for twice along the chain; the higher offset says both.

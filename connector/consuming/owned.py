@@ -10,6 +10,8 @@ from collections import Counter
 from math import inf
 
 from ...partitioner.gates.ahead import Ahead, encode_ahead
+from ...partitioner.gates.gate import Gate
+from ...partitioner.gates.starts import Commit
 from ..messages import Place, key_of
 from .records.late import Late
 from .records.parcels import Backlog, Parcel
@@ -24,13 +26,16 @@ class Owned:
     (transaction markers, aborted and compacted ones), as end-of-partition events tell.
     held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
     seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
+    announced: the newest epoch whose open gate the application has heard of. unannounced: the gate of which it could not be
+    told yet, since its callback raised: nothing behind it is returned.
     founded: a gate's `begins` that a commit must not pass yet.
     ahead_sent, ahead_committed: what the last commit said, and the last acknowledged one, of what lies beyond it.
     inherited: what an earlier owner has processed beyond the start.
     sealed_at: the cut of a partition that nobody reads any more, None for all others.
     queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
     wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
-    warned, flushed: the newest epoch whose flush the application was asked for, and for which it was done.
+    flushed: the newest epoch for which the application was asked to flush, and did. What a commit has proven is another
+    matter: `committed_epoch`.
     """
 
     __slots__ = (
@@ -38,6 +43,7 @@ class Owned:
         "_returned",
         "ahead_committed",
         "ahead_sent",
+        "announced",
         "committed",
         "committed_epoch",
         "eof",
@@ -61,9 +67,9 @@ class Owned:
         "started",
         "stored",
         "topic",
+        "unannounced",
         "unfinished",
         "wanted",
-        "warned",
     )
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -88,7 +94,8 @@ class Owned:
         self.queued = 0
         self.unfinished = False
         self.paused_by_user = self.paused_for_hold = False
-        self.warned = self.flushed = -1
+        self.flushed = self.announced = -1
+        self.unannounced: Gate | None = None
 
     @property
     def place(self) -> Place:
@@ -151,6 +158,19 @@ class Owned:
         if inherited is not None:
             waiting |= {offset for offset in inherited.pending if offset >= self._processed}
         return encode_ahead(Ahead(upto, frozenset(waiting)), committed)
+
+    @property
+    def acknowledged(self) -> Commit | None:
+        """The newest commit of this partition that the broker has acknowledged, None without one."""
+        return None if self.committed is None else Commit(self.committed, self.committed_epoch)
+
+    @property
+    def counted(self) -> Commit | None:
+        """What of it this member's own gates may count: after a rewind what lies behind is not processed any more."""
+        if self.committed is None:
+            return None
+        epoch = self.committed_epoch
+        return Commit(min(self.committed, self.processed), None if epoch is None else min(epoch, self.flushed))
 
     @property
     def uncommitted(self) -> bool:

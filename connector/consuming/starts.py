@@ -110,7 +110,7 @@ class Starts:
             state.start_at(start.offset if state.wanted is None else self.resolved(state.place, state.wanted))
             state.inherited = start.ahead if state.wanted is None else None
             state.committed = start.committed
-            state.committed_epoch = state.warned = state.flushed = start.epoch
+            state.committed_epoch = state.flushed = start.epoch
         self.gates.changed(topic)
         return True
 

@@ -11,7 +11,9 @@ The second line is the chain. With counts 1 -> 2 -> 4 and nothing written to par
 epochs only, so there is no cycle.
 
 `position` is what a group has processed *and committed*, acknowledged by the broker; a partition without a commit counts
-as 0, which opens nothing that has records before its cut.
+as 0, which opens nothing that has records before its cut. Where members have callbacks a gate also asks for `proven(q)`,
+the epoch in the acknowledged commit, to be at least its own. That is no matter of offsets: cuts of two epochs may be equal,
+and the newer flush cannot be proven before the older gate is open.
 
 How it is judged without walking the chain: cuts of a partition only rise from epoch to epoch. So of the gates into `p`
 that wait for `q`, in the order of their epochs (a *road*), the closed ones are all from some epoch on: the first one
@@ -32,6 +34,7 @@ from ..routing import Move
 from ..timeline import Timeline, crossings
 
 Position = Callable[[int], int]
+Proven = Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,9 @@ class Road:
     epochs: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
-    def closed_by_position(self, position: int) -> int:
-        """Where the gates begin whose ends the origin's position has not reached."""
-        return bisect_right(self.ends, position)
+    def closed_by_position(self, position: int, proven: float = inf) -> int:
+        """Where the gates begin whose ends the origin's position has not reached, or whose flush it does not prove."""
+        return min(bisect_right(self.ends, position), bisect_right(self.epochs, proven))
 
     def closed_by_gate(self, closed: Gate) -> int:
         """Where the gates begin that wait for a closed gate of the origin."""
@@ -128,9 +131,14 @@ class Gates:
         """The roads that lead away from a partition."""
         return self._out_of.get(partition, ())
 
-    def open_now(self, position: Position, waived: Collection[tuple[int, int]] = ()) -> Opened:
-        """A look at which gates are open at these positions. `waived` holds (partition, epoch) let go by an operator."""
-        return Opened(self, position, waived)
+    def open_now(
+        self, position: Position, waived: Collection[tuple[int, int]] = (), proven: Proven | None = None
+    ) -> Opened:
+        """A look at which gates are open at these positions. `waived` holds (partition, epoch) let go by an operator.
+
+        proven: the newest epoch whose flush each origin proves; None where no proof is asked for.
+        """
+        return Opened(self, position, waived, proven)
 
 
 def _rising(gates: list[Gate]) -> list[Gate]:
@@ -146,8 +154,15 @@ def _rising(gates: list[Gate]) -> list[Gate]:
 class Opened:
     """Which gates are open at fixed positions. A partition is judged on first use, with those that it depends on."""
 
-    def __init__(self, gates: Gates, position: Position, waived: Collection[tuple[int, int]] = ()) -> None:
+    def __init__(
+        self,
+        gates: Gates,
+        position: Position,
+        waived: Collection[tuple[int, int]] = (),
+        proven: Proven | None = None,
+    ) -> None:
         self._gates, self._position, self._waived = gates, position, waived
+        self._proven: Proven = proven or (lambda q: inf)
         self._closed_from: dict[tuple[int, int], float] = {}  # per road: the epoch from which on its gates are closed
         self._first: dict[int, Gate | None] = {}  # per judged partition
 
@@ -167,14 +182,17 @@ class Opened:
         return self._first[partition]
 
     def blockers(self, gate: Gate) -> set[tuple[int, int]]:
-        """Each (q, offset) that the group has to reach before `gate` opens, found along the chain; empty when open."""
+        """Each (q, offset) that the group has to reach before `gate` opens, found along the chain; empty when open.
+
+        Also those that were reached, and whose flush is not proven.
+        """
         found: set[tuple[int, int]] = set()
         looked: dict[int, int] = {}
         stack = [] if self.is_open(gate) else [gate]
         while stack:
             top = stack.pop()
             for q, ends in top.origins:
-                if self._position(q) < ends:
+                if self._position(q) < ends or self._proven(q) < top.epoch:
                     found.add((q, ends))
                 stack.extend(self._closed_before(q, top.epoch, ends, looked))
         return found
@@ -204,7 +222,7 @@ class Opened:
                 q = road.origin
                 if q not in positions:
                     positions[q] = self._position(q)
-                at = road.closed_by_position(positions[q])
+                at = road.closed_by_position(positions[q], self._proven(q))
                 known = self._first.get(q)
                 self._close(road, at if known is None else min(at, self._kept_closed(road, known)), queue)
         while queue:

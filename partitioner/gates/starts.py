@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from ..errors import ConfigError, GroupResetError
 from ..timeline import Timeline
@@ -166,6 +167,13 @@ def flushed_epoch(timeline: Timeline, partition: int, position: int) -> int:
             break
         flushed = epoch.number
     return flushed
+
+
+def proven_epoch(commit: Commit | None) -> float:
+    """The newest epoch whose flush a commit proves. Without a commit there is nothing to flush: every epoch's."""
+    if commit is None:
+        return inf
+    return -1 if commit.epoch is None else commit.epoch
 
 
 def proven_position(timeline: Timeline, partition: int, commit: Commit | None) -> int:
