@@ -11,7 +11,7 @@ from typing import Any
 _EVENTS = ("error_cb", "throttle_cb", "stats_cb")
 
 
-def wrapped(config: Mapping[str, Any], run: Callable[[Callable[[], object]], None]) -> dict[str, Any]:
+def wrapped(config: Mapping[str, Any], run: Callable[[Callable[[], object]], object]) -> dict[str, Any]:
     """The settings with each event callback handed to `run`, which calls it now or later."""
 
     def wrap(callback: Callable[..., object]) -> Callable[..., None]:

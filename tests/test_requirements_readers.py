@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -188,13 +189,27 @@ class _Raw:
         return [TopicPartition(TOPIC, q, offset, metadata or "") for q, (offset, metadata) in answers.items()]
 
 
+def _guarded(errors: list[Exception], call: Callable[[], object]) -> bool:
+    """As Membership.guarded."""
+    try:
+        call()
+    except Exception as error:
+        errors.append(error)
+        return False
+    return True
+
+
 def _committer(timeline: Timeline, *owned: Owned) -> tuple[Committer, list[Any], Any]:
     events: list[Any] = []
     listener = SimpleNamespace(
         on_partition_key_maybe_revoked=lambda places: events.append(("flush", [p.partition for p in places]))
     )
     members: Any = SimpleNamespace(
-        owned={o.place: o for o in owned}, view=lambda _: members.current, listener=listener, current=None
+        owned={o.place: o for o in owned},
+        view=lambda _: members.current,
+        listener=listener,
+        current=None,
+        guarded=partial(_guarded, []),
     )
     members.current = SimpleNamespace(timeline=timeline)
     raw: Any = _Raw(events)
@@ -323,6 +338,12 @@ class _Others:
     def get(self, _: str, partition: int) -> Commit | None:
         return self.known.get(partition)
 
+    def asked(self, _: str, partition: int) -> bool:
+        return partition in self.known
+
+    def forget(self, _: str) -> None:
+        self.known.clear()
+
     def highest(self, _: str, partition: int) -> int:
         return self.known[partition].offset if partition in self.known else 0
 
@@ -339,6 +360,7 @@ def _gatekeeper(timeline: Timeline, owned: Owned, ordered: bool = True) -> tuple
         view=lambda _: view,
         views=SimpleNamespace(waived=lambda _: set()),
         listener=listener,
+        guarded=partial(_guarded, []),
         fetching=SimpleNamespace(begin=lambda more: [setattr(o, "fetching", True) for o in more]),
     )
     keeper = Gatekeeper(replace(SETTINGS, ordered=ordered), members, others, OriginWatch({}, SETTINGS.group))

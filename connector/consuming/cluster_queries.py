@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.gates.starts import note_of
+from .commit_notes import shown
 
 
 class ClusterQueries:
@@ -18,7 +18,7 @@ class ClusterQueries:
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """As confluent_kafka.Consumer.committed, with the metadata that the application gave."""
-        return [_with_own_note(place) for place in self._raw.committed(partitions, timeout)]
+        return shown(self._raw.committed(partitions, timeout))
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
@@ -46,10 +46,3 @@ class ClusterQueries:
 
     def _check_open(self) -> None:
         raise NotImplementedError
-
-
-def _with_own_note(place: TopicPartition) -> TopicPartition:
-    note = note_of(place.metadata)
-    if place.error is not None or note == place.metadata:
-        return place
-    return TopicPartition(place.topic, place.partition, place.offset, note)

@@ -8,17 +8,20 @@ are committed here, on the polling thread, and none is on its way when a revocat
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from ...partitioner.gates.starts import epoch_of, flushed_epoch, metadata_of
+from ...partitioner.gates.proofs import crosses, proof_due
+from ...partitioner.gates.starts import epoch_of, flushed_epoch, metadata_of, note_of
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import ConsumerSettings
 from ..kafka_errors import translate
 from ..messages import Place
+from .commit_notes import shown
 from .group_metadata import TransactionalOffsets
 from .membership import Membership
 from .owned import Owned
@@ -112,11 +115,11 @@ class Committer:
         if asynchronous:
             self._send(owned_places, notes)
             return None
-        results = self._commit(owned_places, notes=notes)
+        results = self._commit(owned_places, notes)
         for result in results:
             if result.error is not None:
                 raise KafkaException(result.error)
-        return results
+        return shown(results)
 
     def arrived(self, error: KafkaError | None, results: list[TopicPartition]) -> None:
         """What became of an asynchronous commit. Inside the client library's poll: nothing is raised here."""
@@ -134,32 +137,27 @@ class Committer:
     def flush_and_prove(self) -> None:
         """Where a position has passed a cut: let the application flush, then commit the position with the epoch.
 
-        Also commits the start of a partition that had no commit: from then on it counts as processed up to there.
+        Also commits the start of a partition that had no commit: from then on it counts as processed up to there. What a
+        callback raises is raised after the client library's poll; its flush is not proven, and asked for again.
         """
         self._learn_unknown()
         due: dict[Owned, int] = {}
-        proofs: dict[Owned, int] = {}
-        for owned in self._members.owned.values():
+        for owned in list(self._members.owned.values()):
             timeline = self._members.view(owned.topic).timeline
-            if not owned.started or (owned.flushed >= timeline.newest.number and owned.committed is not None):
+            if not owned.started or owned.settled_in is timeline:
                 continue
             self._settle_tail(owned)
-            self._warn(owned, timeline)
-            reached = self.gates.proven_epoch(owned, owned.processed)
-            if reached > owned.flushed or owned.committed is None:
-                crossed = any(
-                    owned.flushed < e.number <= reached and owned.partition in e.ends for e in timeline.epochs[1:]
-                )
-                proofs[owned] = reached
-                if crossed or owned.committed is None:
-                    due[owned] = owned.processed
-        if self.transactions.pending:
-            # A plain commit would win over a pending transactional one: there the application's own commit proves.
-            return
-        acknowledged = self._attempt(due, proofs) if due else True
-        if acknowledged:
-            for owned, epoch in proofs.items():
-                owned.flushed = max(owned.flushed, epoch)
+            self._ask_to_flush(owned, timeline)
+            # What others can see decides, not what was done here once: a later commit may have carried an older epoch.
+            owed = partial(proof_due, timeline, owned.partition, owned.acknowledged)
+            newest = timeline.newest.number
+            if owed(self.gates.proven_epoch(owned, owned.processed)):
+                due[owned] = owned.processed
+            elif owned.flushed >= newest and not owed(newest):
+                owned.settled_in = timeline
+        # A plain commit would win over a pending transactional one: there the application's own commit proves.
+        if due and not self.transactions.pending:
+            self._attempt(due)
 
     def confirms(self, owned: list[Owned]) -> bool:
         """Whether the group takes a commit of this member for these partitions; it says again what was said last.
@@ -170,19 +168,22 @@ class Committer:
         if self._members.fetching.manual or self.transactions.used:
             return True
         said: dict[Owned, int] = {}
+        notes: dict[Owned, str] = {}
         for o in owned:
-            pending = self._pending.get(o.place)
-            offset = pending[-1][1].offset if pending else o.committed
-            if o.started and offset is not None:
-                said[o] = offset
-        return not said or self._attempt(said, {})
+            last = self._last_sent(o)
+            if o.started and (last is not None or o.committed is not None):
+                said[o] = o.committed or 0 if last is None else last.offset
+                notes[o] = o.note if last is None else note_of(last.metadata)
+        return not said or self._attempt(said, notes)
 
     def on_revoke(self, owned: list[Owned]) -> None:
         """The last commit of partitions that are about to go. None is on its way any more when this returns."""
-        pending = {o: self._pending[o.place][-1][1].offset for o in owned if self._pending.get(o.place)}
-        if pending and not self._settings.auto_commit:
+        sent = {o: last for o in owned if (last := self._last_sent(o)) is not None}
+        if sent and not self._settings.auto_commit:
             # Sent behind them on the same connection: when this one is answered, so are they.
-            self._patiently(pending)
+            self._patiently(
+                {o: last.offset for o, last in sent.items()}, {o: note_of(last.metadata) for o, last in sent.items()}
+            )
         if self._settings.auto_commit and not self.strays.pending:
             for o in owned:
                 if o.started:
@@ -194,13 +195,18 @@ class Committer:
         for o in owned:
             self._pending.pop(o.place, None)
 
-    def _patiently(self, offsets: dict[Owned, int]) -> None:
+    def _last_sent(self, owned: Owned) -> TopicPartition | None:
+        """The newest asynchronous commit of a partition whose answer is awaited."""
+        pending = self._pending.get(owned.place)
+        return pending[-1][1] if pending else None
+
+    def _patiently(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> None:
         Retrying(
             stop=stop_after_delay(_REVOKE_PATIENCE),
             wait=wait_fixed(0.1),
             retry=retry_if_result(lambda done: not done),
             retry_error_callback=lambda state: None,
-        )(self._attempt, offsets, {})
+        )(self._attempt, offsets, notes)
 
     def _settle_tail(self, owned: Owned) -> None:
         """Pass a tail that shows no records, if all before it is done with."""
@@ -211,15 +217,17 @@ class Committer:
         elif owned.processed >= owned.record_end:
             owned.processed = owned.processed_up_to(owned.processed)
 
-    def _warn(self, owned: Owned, timeline: Timeline) -> None:
+    def _ask_to_flush(self, owned: Owned, timeline: Timeline) -> None:
         """KIP-253's onPartitionKeyMaybeRevoked, once the last record before a cut was returned."""
         passed = flushed_epoch(timeline, owned.partition, owned.processed if owned.unfinished else owned.returned)
-        if passed > owned.warned:
-            crossed = any(owned.warned < e.number <= passed and owned.partition in e.ends for e in timeline.epochs[1:])
-            owned.warned = passed
-            if crossed and self._members.listener is not None:
-                place = TopicPartition(owned.topic, owned.partition)
-                self._members.listener.on_partition_key_maybe_revoked([place])
+        if passed <= owned.flushed:
+            return
+        listener = self._members.listener
+        if listener is not None and crosses(timeline, owned.partition, owned.flushed, passed):
+            place = TopicPartition(owned.topic, owned.partition)
+            if not self._members.guarded(lambda: listener.on_partition_key_maybe_revoked([place])):
+                return
+        owned.flushed = passed
 
     def _learn_unknown(self) -> None:
         """Ask the broker for positions whose transaction ended unknown; it answers when that one is decided."""
@@ -235,17 +243,17 @@ class Committer:
             if place.error is None:
                 self.transactions.unknown.discard(owned)
                 if place.offset >= 0:
-                    owned.committed, owned.committed_epoch = place.offset, epoch_of(place.metadata)
+                    owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
                     owned.processed = max(owned.processed, place.offset)
 
     def _try(self, owned: list[Owned]) -> None:
         if owned and not self.transactions.used:
-            self._attempt({o: o.processed for o in owned}, {})
+            self._attempt({o: o.processed for o in owned})
 
-    def _attempt(self, offsets: dict[Owned, int], proofs: dict[Owned, int]) -> bool:
+    def _attempt(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> bool:
         """Commit; False when the group or the coordinator is in passing trouble: the next turn tries again."""
         try:
-            results = self._commit(offsets, proofs)
+            results = self._commit(offsets, notes)
         except KafkaException as raised:
             if raised.args[0].code() in _PASSING:
                 return False
@@ -254,28 +262,28 @@ class Committer:
             ) from raised
         return all(result.error is None for result in results)
 
-    def _places(
-        self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None, notes: dict[Owned, str]
-    ) -> list[TopicPartition]:
+    def _places(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None) -> list[TopicPartition]:
+        """As they are sent. notes: the application's metadata; None where it is keyorder that commits."""
         places = []
         for owned, offset in offsets.items():
-            flushed = max(owned.flushed, (proofs or {}).get(owned, -1))
-            epoch = min(flushed, self.gates.proven_epoch(owned, offset))
+            if notes is not None:
+                note = notes.get(owned, "")
+            else:
+                # The application's word of this position stands until it says another.
+                note = owned.note if offset == owned.committed or not self._settings.auto_commit else ""
             owned.ahead_sent = owned.ahead(offset)
-            metadata = metadata_of(max(epoch, 0), notes.get(owned, ""), owned.ahead_sent)
+            metadata = metadata_of(max(self.gates.proven_epoch(owned, offset), 0), note, owned.ahead_sent)
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))
         return places
 
     def _send(self, offsets: dict[Owned, int], notes: dict[Owned, str]) -> None:
-        places = self._places(offsets, None, notes)
+        places = self._places(offsets, notes)
         self._raw.commit(offsets=places, asynchronous=True)
         for place, owned in zip(places, offsets, strict=True):
             self._pending.setdefault(owned.place, deque()).append((owned, place))
 
-    def _commit(
-        self, offsets: dict[Owned, int], proofs: dict[Owned, int] | None = None, notes: dict[Owned, str] | None = None
-    ) -> list[TopicPartition]:
-        places = self._places(offsets, proofs, notes or {})
+    def _commit(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> list[TopicPartition]:
+        places = self._places(offsets, notes)
         try:
             results = self._raw.commit(offsets=places, asynchronous=False) or []
         except KafkaException as raised:
@@ -292,10 +300,9 @@ class Committer:
 
     def _acknowledged(self, owned: Owned, place: TopicPartition) -> None:
         if self._members.owned.get(owned.place) is owned:
-            owned.committed = place.offset
-            owned.committed_epoch = epoch_of(place.metadata)
+            owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
             owned.ahead_committed = owned.ahead_sent
 
     def _tell(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         if self._settings.on_commit is not None:
-            self._settings.on_commit(error, places)
+            self._settings.on_commit(error, shown(places))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from ...partitioner.errors import ConfigError
-from ...partitioner.gates.starts import epoch_of, metadata_of
+from ...partitioner.gates.starts import epoch_of, metadata_of, note_of
 from ..config import ConsumerSettings
 from .membership import Membership
 from .owned import Owned
@@ -60,9 +60,7 @@ class TransactionalOffsets:
             return place
         offset = owned.processed_up_to(place.offset)
         epoch = self.gates.proven_epoch(owned, offset)
-        if self._members.listener is not None:
-            epoch = min(epoch, max(owned.warned, 0))  # no further than it was asked to flush
-        stamped = TopicPartition(owned.topic, owned.partition, offset, metadata_of(epoch, place.metadata or ""))
+        stamped = TopicPartition(owned.topic, owned.partition, offset, metadata_of(max(epoch, 0), place.metadata or ""))
         self._sent[owned] = stamped
         return stamped
 
@@ -73,8 +71,8 @@ class TransactionalOffsets:
             if self._members.owned.get(owned.place) is not owned:
                 continue
             if committed:
-                owned.processed = owned.committed = place.offset
-                owned.committed_epoch = epoch_of(place.metadata)
+                owned.processed = place.offset
+                owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
             elif committed is None:
                 self.unknown.add(owned)
 

@@ -20,6 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from ...partitioner.gates.starts import flushed_epoch
 from .. import clock
 from ..config import ConsumerSettings
 from ..messages import Place
@@ -83,15 +84,16 @@ class Membership:
     def raise_pending(self) -> None:
         """Raise what a rebalance callback could not."""
         if self._errors:
-            errors, self._errors = self._errors, []
-            raise errors[0]
+            raise self._errors.pop(0)
 
-    def guarded(self, call: Callable[[], object]) -> None:
-        """Run the application's code inside the client library's poll; what it raises is raised after the poll."""
+    def guarded(self, call: Callable[[], object]) -> bool:
+        """Run the application's code; what it raises is raised after the client library's poll. Whether it succeeded."""
         try:
             call()
         except Exception as error:
             self._errors.append(error)
+            return False
+        return True
 
     # -- rebalance callbacks, inside the client library's poll ---------------------------------------------------
 
@@ -188,7 +190,10 @@ class Membership:
                 KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned to this member")
             )
         wanted = OFFSET_BEGINNING if place.offset == OFFSET_INVALID else place.offset
-        self.fetching.seek(owned, self.starts.resolved(owned.place, wanted))
+        offset = self.starts.resolved(owned.place, wanted)
+        # What is processed again from there has to be flushed again.
+        owned.flushed = min(owned.flushed, flushed_epoch(self.view(owned.topic).timeline, owned.partition, offset))
+        self.fetching.seek(owned, offset)
 
     def position(self, place: TopicPartition) -> TopicPartition:
         """The offset behind the last returned record."""

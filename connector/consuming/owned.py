@@ -12,6 +12,7 @@ from math import inf
 from ...partitioner.gates.ahead import Ahead, encode_ahead
 from ...partitioner.gates.gate import Gate
 from ...partitioner.gates.starts import Commit
+from ...partitioner.timeline import Timeline
 from ..messages import Place, key_of
 from .records.late import Late
 from .records.parcels import Backlog, Parcel
@@ -28,6 +29,8 @@ class Owned:
     seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
     announced: the newest epoch whose open gate the application has heard of. unannounced: the gate of which it could not be
     told yet, since its callback raised: nothing behind it is returned.
+    note: the application's own metadata of the newest acknowledged commit.
+    settled_in: the timeline in which no flush is to be asked for any more, and no proof is owed.
     founded: a gate's `begins` that a commit must not pass yet.
     ahead_sent, ahead_committed: what the last commit said, and the last acknowledged one, of what lies beyond it.
     inherited: what an earlier owner has processed beyond the start.
@@ -57,6 +60,7 @@ class Owned:
         "late",
         "let_through",
         "limit",
+        "note",
         "partition",
         "paused_by_user",
         "paused_for_hold",
@@ -64,6 +68,7 @@ class Owned:
         "record_end",
         "sealed_at",
         "seen_closed",
+        "settled_in",
         "started",
         "stored",
         "topic",
@@ -89,6 +94,8 @@ class Owned:
         self.committed: int | None = None
         self.ahead_sent = self.ahead_committed = ""
         self.committed_epoch: int | None = None
+        self.note = ""
+        self.settled_in: Timeline | None = None
         self.limit: float = inf
         self.held = Backlog()
         self.queued = 0
@@ -122,9 +129,15 @@ class Owned:
     def processed(self, offset: int) -> None:
         self._processed = offset
 
+    def learned(self, offset: int, epoch: int | None, note: str) -> None:
+        """The broker has acknowledged a commit, or said what is committed."""
+        self.committed, self.committed_epoch, self.note = offset, epoch, note
+        self.settled_in = None
+
     def start_at(self, offset: int) -> None:
         """Begin (again) at `offset`, with nothing fetched."""
         self.started = True
+        self.settled_in = None
         self.fetched = self.returned = self.processed = self.record_end = offset
         self.late.clear()
         self.held_keys.clear()

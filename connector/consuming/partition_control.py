@@ -59,7 +59,6 @@ class PartitionControl:
         self._check_open()
         self._delivery.drop({(partition.topic, partition.partition)})
         self._members.seek(partition)
-        self._positions.forget(partition.topic)
         self._gates.rearm(partition.topic)
 
     def pause(self, partitions: list[TopicPartition]) -> None:

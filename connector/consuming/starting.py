@@ -22,6 +22,7 @@ from ...partitioner.gates.starts import (
     founded,
     founding_offsets,
     metadata_of,
+    note_of,
     state_of,
 )
 from ...partitioner.timeline import Timeline
@@ -35,13 +36,17 @@ _TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where one partition starts, and the epoch that the group's commit there proves as flushed."""
+    """Where one partition starts, and the epoch that the group's commit there proves as flushed.
+
+    ahead: what an earlier owner has processed beyond it. note: the application's metadata of that commit.
+    """
 
     partition: int
     offset: int
     committed: int | None
     epoch: int
     ahead: Ahead | None = None
+    note: str = ""
 
 
 class Starter:
@@ -80,7 +85,7 @@ class Starter:
         except KafkaException as raised:
             raise self._translated(raised, "read the offsets of", f"group {self._group}") from raised
         return {
-            a.partition: Commit(a.offset, epoch_of(a.metadata), ahead_of(a.metadata, a.offset))
+            a.partition: Commit(a.offset, epoch_of(a.metadata), ahead_of(a.metadata, a.offset), note_of(a.metadata))
             for a in answers
             if a.error is None and a.offset >= 0
         }
@@ -119,12 +124,14 @@ class Starter:
             {p: end for p, (_, end) in logs.items()},
             self._from_latest,
         )
-        return self.commit(timeline, offsets)
+        return self.commit(timeline, offsets, {p: commit.note for p, commit in commits.items()})
 
-    def commit(self, timeline: Timeline, offsets: dict[int, int]) -> dict[int, Commit]:
-        """Commit these offsets synchronously, each with the newest epoch that it proves."""
-        epochs = {p: flushed_epoch(timeline, p, offset) for p, offset in offsets.items()}
-        places = [TopicPartition(timeline.topic, p, o, metadata_of(epochs[p])) for p, o in offsets.items()]
+    def commit(self, timeline: Timeline, offsets: dict[int, int], notes: Mapping[int, str]) -> dict[int, Commit]:
+        """Commit these offsets synchronously, each with the newest epoch that it proves, and the notes of the application."""
+        made = {p: Commit(o, flushed_epoch(timeline, p, o), note=notes.get(p, "")) for p, o in offsets.items()}
+        places = [
+            TopicPartition(timeline.topic, p, c.offset, metadata_of(c.epoch or 0, c.note)) for p, c in made.items()
+        ]
         try:
             results = self._raw.commit(offsets=places, asynchronous=False)
         except KafkaException as raised:
@@ -132,7 +139,7 @@ class Starter:
         for result in results or []:
             if result.error is not None:
                 raise translate(result.error, "commit the offsets of", f"group {self._group}", self._bootstrap)
-        return {p: Commit(offset, epochs[p]) for p, offset in offsets.items()}
+        return made
 
     def starts(self, timeline: Timeline, commits: dict[int, Commit], owned: Iterable[int]) -> list[Start]:
         """Where the owned partitions start. Raises GroupResetError for commits that contradict each other."""
@@ -148,7 +155,7 @@ class Starter:
             else:
                 offset = checked(self._group, timeline.topic, p, commit.offset, low, high)
                 epoch = -1 if commit.epoch is None else commit.epoch
-                found.append(Start(p, offset, commit.offset, epoch, commit.ahead))
+                found.append(Start(p, offset, commit.offset, epoch, commit.ahead, commit.note))
         return found
 
     def _logs_reaching(

@@ -60,6 +60,7 @@ class Starts:
         """A partition that is owned from `now` on."""
         self._waiting[place[0]] = now
         self._views.follow(place[0])
+        self.gates.assigned(place[0])
 
     def keep(self, topics: set[str]) -> None:
         """Forget all other topics: nothing of them is owned any more."""
@@ -109,7 +110,7 @@ class Starts:
             state = self._owned[topic, start.partition]
             state.start_at(start.offset if state.wanted is None else self.resolved(state.place, state.wanted))
             state.inherited = start.ahead if state.wanted is None else None
-            state.committed = start.committed
+            state.committed, state.note = start.committed, start.note
             state.committed_epoch = state.flushed = start.epoch
         self.gates.changed(topic)
         return True

@@ -26,12 +26,13 @@ _PREFIX = "ko1:"
 class Commit:
     """A group's committed offset of one partition, and the highest epoch that was flushed before it (None: not ours).
 
-    ahead: what was processed beyond the offset, if anything was.
+    ahead: what was processed beyond the offset, if anything was. note: the application's own metadata.
     """
 
     offset: int
     epoch: int | None
     ahead: Ahead | None = None
+    note: str = ""
 
 
 class GroupState(Enum):
@@ -51,11 +52,11 @@ def metadata_of(epoch: int, note: str = "", ahead: str = "") -> str:
     return f"{ours};{note}" if note else ours
 
 
-def note_of(metadata: str | None) -> str | None:
-    """The application's own metadata of a commit; all of it where the commit is not ours."""
+def note_of(metadata: str | None) -> str:
+    """The application's own metadata of a commit, "" without any; all of it where the commit is not ours."""
     if epoch_of(metadata) is None or metadata is None:
-        return metadata
-    return metadata.partition(";")[2] or metadata
+        return metadata or ""
+    return metadata.partition(";")[2]
 
 
 def epoch_of(metadata: str | None) -> int | None:

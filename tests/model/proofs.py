@@ -163,10 +163,8 @@ class ProofModel:
             yield (who, f"flushes {p} up to epoch {passed}"), s._replace(asked=put(s.asked, p, passed))
         asked = passed if "after_the_flush" in self.off else s.asked[p]
         provable = provable_epoch(timeline, p, taken, asked, opened.first_closed(p))
-        if "acknowledged_decides" in self.off:
-            due = provable > s.remembered[p]
-        else:
-            due = proof_due(timeline, p, commit, provable)
+        owed = proof_due(timeline, p, commit, provable)
+        due = provable > s.remembered[p] if "acknowledged_decides" in self.off else owed
         if taken != commit.offset or due:
             after: State | Fault = s._replace(
                 commits=put(s.commits, p, Commit(taken, provable)),
@@ -205,9 +203,7 @@ class ProofModel:
             commit = s.commits[p]
             owners[p], taken[p] = to, commit.offset
             asked[p] = remembered[p] = commit.epoch or 0
-        after = s._replace(
-            owners=tuple(owners), taken=tuple(taken), asked=tuple(asked), remembered=tuple(remembered)
-        )
+        after = s._replace(owners=tuple(owners), taken=tuple(taken), asked=tuple(asked), remembered=tuple(remembered))
         return self._forget(after, to)
 
     def _reset(self, s: State) -> State:

@@ -120,7 +120,7 @@ class GateStatus:
             partition=q,
             needs=needed,
             committed=committed,
-            proven=self._gates.position(topic, q),
+            proven=self._gates.proven(topic, q),
             highest_committed=max(committed, self._positions.highest(topic, q)) if owned is None else committed,
             owner="this member" if owned is not None else None if look is None else look.owner,
             log_start=None if look is None else look.log_start,

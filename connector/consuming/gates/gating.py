@@ -9,7 +9,8 @@ from math import inf
 from confluent_kafka import Message, TopicPartition
 
 from ....partitioner.gates.gate import Gate, Opened
-from ....partitioner.gates.starts import Commit, flushed_epoch, proven_position
+from ....partitioner.gates.proofs import provable_epoch
+from ....partitioner.gates.starts import Commit, proven_epoch, proven_position
 from ....partitioner.modes import Mode
 from ... import clock
 from ...config import ConsumerSettings
@@ -24,7 +25,10 @@ from .positions import GroupPositions
 
 
 class Gatekeeper:
-    """The gates of one consumer's partitions. shut: the partitions behind a closed one, each since when."""
+    """The gates of one consumer's partitions. shut: the partitions behind a closed one, each since when.
+
+    _unannounced: topics with an open gate of which the application could not be told yet.
+    """
 
     ready: deque[Item]
 
@@ -40,7 +44,7 @@ class Gatekeeper:
         self._origins, self._early = origins, early
         self._judged: dict[str, View] = {}
         self._openeds: dict[str, Opened] = {}
-        self._announced: dict[Place, int] = {}
+        self._unannounced: set[str] = set()
         self.shut: dict[Place, float] = {}
 
     @property
@@ -52,9 +56,19 @@ class Gatekeeper:
         """Partitions were started: judge the topic anew."""
         self._judged.pop(topic, None)
 
-    def rearm(self, topic: str) -> None:
-        """A position went back: gates behind it may have closed."""
+    def assigned(self, topic: str) -> None:
+        """Partitions were assigned: what was heard of others may be from before a reset, and counts no more."""
         self._judged.pop(topic, None)
+        self._positions.forget(topic)
+
+    def rearm(self, topic: str) -> None:
+        """A position went back: gates behind it may have closed, and the application is told again when they open."""
+        self._judged.pop(topic, None)
+        self._positions.forget(topic)
+        for owned in self._members.owned.values():
+            if owned.topic == topic:
+                owned.announced = -1
+                owned.seen_closed.clear()
 
     def current(self, topic: str) -> bool:
         """Whether the newest timeline of the topic has been judged."""
@@ -63,26 +77,27 @@ class Gatekeeper:
     def proven_epoch(self, owned: Owned, offset: int) -> int:
         """The newest epoch that a commit of `offset` may carry: its cuts lie below it, and it is past no closed gate.
 
-        A view that was a moment old has let records of keys that never moved pass a gate that it did not know yet.
+        With callbacks no further than the application has flushed. -1 for none.
         """
         view = self._members.view(owned.topic)
-        reached = flushed_epoch(view.timeline, owned.partition, offset)
-        if not (self._settings.ordered and view.timeline.ordered):
-            return reached
-        judged = self._judged.get(owned.topic) is view
-        opened = self._openeds[owned.topic] if judged else self.opened(owned.topic, view)
-        gate = opened.first_closed(owned.partition)
-        return reached if gate is None or offset <= gate.begins else min(reached, gate.epoch - 1)
+        asked = view.timeline.newest.number if self._members.listener is None else owned.flushed
+        closed = None
+        if self._settings.ordered and view.timeline.ordered:
+            judged = self._judged.get(owned.topic) is view
+            opened = self._openeds[owned.topic] if judged else self.opened(owned.topic, view)
+            closed = opened.first_closed(owned.partition)
+        return provable_epoch(view.timeline, owned.partition, offset, asked, closed)
 
     def open_what_may(self) -> None:
         """Judge the gates of every topic whose timeline or positions may have changed."""
         waited: set[Place] = set()
         for topic in self._members.topics():
             view = self._members.view(topic)
-            if self._judged.get(topic) is view and not any(place[0] == topic for place in self.shut):
+            waits = topic in self._unannounced or any(place[0] == topic for place in self.shut)
+            if self._judged.get(topic) is view and not waits:
                 continue
-            self._judged[topic] = view
             waited |= self._judge(topic, view)
+            self._judged[topic] = view
         self.shut = {place: since for place, since in self.shut.items() if place in self._members.owned}
         if self._early is not None:
             self._early.keep(self._members.topics())
@@ -94,6 +109,7 @@ class Gatekeeper:
     def _judge(self, topic: str, view: View) -> set[Place]:
         """Set the limits of one topic's partitions. Returns the places whose positions other members have to raise."""
         opened = self._openeds[topic] = self.opened(topic, view)
+        self._unannounced.discard(topic)
         waited: set[Place] = set()
         to_fetch: list[Owned] = []
         holding: list[Gate] = []
@@ -122,10 +138,14 @@ class Gatekeeper:
                 blockers = {(topic, q) for each in closed for q, _ in opened.blockers(each)}
                 waited |= blockers - self._members.owned.keys()
             self._announce(owned, view, opened)
+            if owned.unannounced is not None:
+                self._unannounced.add(topic)
+                owned.limit = min(owned.limit, owned.unannounced.begins)
             self._let_go(owned, view, opened)
             may_fetch = self._settings.gate_keys and owned.sealed_at is None
             if not owned.fetching and (may_fetch or owned.fetched < owned.limit):
                 to_fetch.append(owned)
+        to_fetch = [o for o in to_fetch if self._members.owned.get(o.place) is o]  # a callback may have given some up
         if to_fetch:
             self._members.fetching.begin(to_fetch)
         if self._early is not None:
@@ -145,36 +165,53 @@ class Gatekeeper:
         return "" if self._early is None else self._early.note(topic, gate, partial(self._known, topic))
 
     def opened(self, topic: str, view: View) -> Opened:
-        """Which gates are open at what the group has committed."""
-        return view.gates.open_now(lambda q: self.position(topic, q), self._members.views.waived(topic))
+        """Which gates are open at what the group has committed; with callbacks also by what is proven as flushed."""
+        proven = None if self._members.listener is None else lambda q: proven_epoch(self.commit(topic, q))
+        return view.gates.open_now(lambda q: self.position(topic, q), self._members.views.waived(topic), proven)
 
     def position(self, topic: str, q: int) -> int:
-        """What the group has committed on `q`, acknowledged; with callbacks only as far as the flush is proven."""
+        """What the group has committed on `q`, acknowledged; 0 without a commit."""
         commit = self.commit(topic, q)
-        if self._members.listener is not None:
-            return proven_position(self._members.view(topic).timeline, q, commit)
         return 0 if commit is None else commit.offset
+
+    def proven(self, topic: str, q: int) -> int:
+        """The same, with callbacks only as far as the flush is proven; for people."""
+        if self._members.listener is None:
+            return self.position(topic, q)
+        return proven_position(self._members.view(topic).timeline, q, self.commit(topic, q))
 
     def commit(self, topic: str, q: int) -> Commit | None:
         """What counts as committed on `q`, by this member or another."""
         owned = self._members.owned.get((topic, q))
-        if owned is None or not owned.started:
-            return self._positions.get(topic, q)
-        # A seek backwards leaves the commit where it was; what lies between is not processed any more.
-        acknowledged = None if owned.committed is None else min(owned.committed, owned.processed)
-        return None if acknowledged is None else Commit(acknowledged, owned.committed_epoch)
+        return self._positions.get(topic, q) if owned is None or not owned.started else owned.counted
 
     def _announce(self, owned: Owned, view: View, opened: Opened) -> None:
-        """KIP-253's onPartitionKeyAssigned: once per opened gate, before the first record behind it."""
-        if self._members.listener is None:
+        """KIP-253's onPartitionKeyAssigned: once per opened gate, before the first record behind it.
+
+        Where the callback raises, the gate stays closed for this member, and the callback is called again at the next turn.
+        """
+        owned.unannounced = None
+        listener = self._members.listener
+        if listener is None:
             return
+        place = TopicPartition(owned.topic, owned.partition)
         for gate in view.gates.of(owned.partition):
-            known = self._announced.get(owned.place, -1)
             if not opened.is_open(gate):
-                owned.seen_closed.add(gate.epoch)
-            elif gate.epoch > known and (gate.begins >= owned.returned or gate.epoch in owned.seen_closed):
-                self._announced[owned.place] = gate.epoch
-                self._members.listener.on_partition_key_assigned([TopicPartition(owned.topic, owned.partition)])
+                # A gate already passed that only seems closed, since nobody has said yet where the others are, is no news.
+                if gate.begins >= owned.returned or all(
+                    self._known(owned.topic, q) is not None for q, _ in gate.origins
+                ):
+                    owned.seen_closed.add(gate.epoch)
+            elif gate.epoch > owned.announced and (gate.begins >= owned.returned or gate.epoch in owned.seen_closed):
+                if not self._members.guarded(lambda: listener.on_partition_key_assigned([place])):
+                    owned.unannounced = gate
+                    return
+                owned.announced = gate.epoch
+
+    def _is_open(self, gate: Gate, owned: Owned, opened: Opened) -> bool:
+        """Whether a gate of this partition lets records through."""
+        told = owned.unannounced is None or gate.epoch < owned.unannounced.epoch
+        return told and opened.is_open(gate)
 
     def key_may_go(self, message: Message, owned: Owned) -> bool:
         """Whether a record behind a closed gate may be returned all the same, with `keyorder.gate=key`.
@@ -196,7 +233,7 @@ class Gatekeeper:
         topic = owned.topic
         view = self._members.view(topic)
         gate = view.gates.entry(view.routing.of(key).moves, owned.partition, offset_of(message))
-        if gate is None or opened.is_open(gate):
+        if gate is None or self._is_open(gate, owned, opened):
             return True
         return self._early is not None and self._early.may_go(topic, key, gate, partial(self._known, topic))
 
@@ -224,7 +261,7 @@ class Gatekeeper:
 
     def _let_keys_go(self, owned: Owned, view: View, opened: Opened) -> None:
         """Look through the held records of a partition, in order, if more of them may go than the last time."""
-        now_open = {gate.epoch for gate in view.gates.of(owned.partition) if opened.is_open(gate)}
+        now_open = {gate.epoch for gate in view.gates.of(owned.partition) if self._is_open(gate, owned, opened)}
         moved = self._early is not None and self._early.moved(owned.place, partial(self._known, owned.topic))
         if now_open <= owned.let_through and not moved:
             return

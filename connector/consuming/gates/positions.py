@@ -47,6 +47,8 @@ class GroupPositions(BackgroundThread):
         self._highest: dict[Place, int] = {}
         self._answered: frozenset[Place] = frozenset()
         self._began = self._moved_at = 0.0
+        self._questions = 0  # asked so far
+        self._forgotten: dict[str, int] = {}  # how many had been asked when a topic was forgotten
         self.failure: KeyorderError | None = None
 
     def watch(self, places: Iterable[Place]) -> None:
@@ -73,10 +75,17 @@ class GroupPositions(BackgroundThread):
         return self._highest.get((topic, partition), 0)
 
     def forget(self, topic: str) -> None:
-        """Drop all answers for a topic: a seek may have moved positions back."""
-        self._known = {place: commit for place, commit in self._known.items() if place[0] != topic}
-        self._answered = frozenset(place for place in self._answered if place[0] != topic)
-        self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
+        """Drop all answers for a topic, also those on their way: a seek or a reset may have moved positions back.
+
+        Only answers to questions asked from now on count.
+        """
+        with self._wake:
+            self._forgotten[topic] = self._questions
+            self._known = {place: commit for place, commit in self._known.items() if place[0] != topic}
+            self._answered = frozenset(place for place in self._answered if place[0] != topic)
+            self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
+            self._began = self._moved_at = clock.now()
+            self._wake.notify_all()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from now on."""
@@ -99,6 +108,9 @@ class GroupPositions(BackgroundThread):
         self._client.close()
 
     def _ask(self, places: frozenset[Place]) -> None:
+        with self._wake:
+            self._questions += 1
+            number = self._questions
         try:
             answers = self._client.committed([TopicPartition(t, p) for t, p in places], timeout=5.0)
         except KafkaException as raised:
@@ -106,17 +118,23 @@ class GroupPositions(BackgroundThread):
             if isinstance(typed, NotAuthorizedError):
                 self.failure = typed
             return
-        known = dict(self._known)
-        for answer in answers:
-            if answer.error is None and answer.offset >= 0:
-                place = (answer.topic, answer.partition)
-                known[place] = Commit(answer.offset, epoch_of(answer.metadata))
-                self._highest[place] = max(self._highest.get(place, 0), answer.offset)
-        if known != self._known:
-            self._moved_at = clock.now()
-        self._known = known
         with self._wake:
-            self._answered |= {(a.topic, a.partition) for a in answers if a.error is None} & self._watched
+            known = dict(self._known)
+            answered: set[Place] = set()
+            for answer in answers:
+                place = (answer.topic, answer.partition)
+                if answer.error is not None or self._forgotten.get(answer.topic, 0) >= number:
+                    continue
+                answered.add(place)
+                if answer.offset >= 0:
+                    known[place] = Commit(answer.offset, epoch_of(answer.metadata))
+                    self._highest[place] = max(self._highest.get(place, 0), answer.offset)
+                else:
+                    known.pop(place, None)  # there is no commit any more
+            if known != self._known:
+                self._moved_at = clock.now()
+            self._known = known
+            self._answered |= answered & self._watched
 
 
 def pause_after(quiet: float, waited: float) -> float:

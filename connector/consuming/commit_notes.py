@@ -1,0 +1,22 @@
+"""Commits as the application sees them: with the metadata that it gave, and without keyorder's own in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import TopicPartition
+
+from ...partitioner.gates.starts import epoch_of, note_of
+
+
+def shown(places: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The same places, offsets, with the application's metadata (one with an error says nothing of it)."""
+    return [_shown(place) for place in places]
+
+
+def _shown(place: TopicPartition) -> TopicPartition:
+    if place.error is not None or epoch_of(place.metadata) is None:
+        return place
+    note = note_of(place.metadata)
+    at = place.topic, place.partition, place.offset
+    return TopicPartition(*at, note) if note else TopicPartition(*at)
