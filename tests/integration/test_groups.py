@@ -183,7 +183,8 @@ def test_a_stock_groups_offsets_are_taken_over(kafka: KafkaUnderTest, topic_name
     values = [m.value() for m in read(consumer, 6)]
 
     assert values == [f"a{i}".encode() for i in range(4, 10)]
-    commits = consumer.committed([TopicPartition(topic_name, p) for p in range(2)], 5)
+    with Consumer(group_config(kafka, topic_name)) as asking:
+        commits = asking.committed([TopicPartition(topic_name, p) for p in range(2)], 20)
     assert [(c.partition, c.metadata) for c in commits] == [(0, "ko1:0"), (1, "ko1:0")]
     consumer.close()
 

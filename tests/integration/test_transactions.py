@@ -150,9 +150,10 @@ def test_markers_behind_the_last_record_open_the_gate(kafka: KafkaUnderTest, top
         producer.commit_transaction(20)
 
         assert [m.value() for m in read(consumer, 1)] == [b"new"]
-    (found,) = consumer.committed([TopicPartition(topic_name, 0)], 10)
-    assert (found.offset, found.metadata) == (4, "ko1:1")
     consumer.close()
+    with Consumer(group_config(kafka, topic_name)) as stock:
+        (found,) = stock.committed([TopicPartition(topic_name, 0)], 20)
+    assert (found.offset, found.metadata) == (4, "ko1:1")
 
 
 @pytest.mark.kip("C-10")
