@@ -61,6 +61,7 @@ class AsyncConsumer:
         self._made = 0
         self._paused: dict[int, int] = {}
         self._left: dict[int, int] = {}  # partition -> what is to be committed still
+        self._done: dict[int, int] = {}  # partition -> behind what was processed
 
     def run(self) -> None:
         """Until the scenario stops."""
@@ -71,6 +72,7 @@ class AsyncConsumer:
 
     async def _open(self) -> None:
         self._made += 1
+        self._done.clear()
         side = self.side
         self.ears = Ears(side, side.recorder(f"hard{self._made}", side.group), self.habits.get("raising"))
         config = listening(side, side.consumer_config(), self.ears, self.habits.get("raising"))
@@ -105,8 +107,9 @@ class AsyncConsumer:
         """What a task asks for as long as the scenario misbehaves, beside the loop that polls."""
         while not self.side.settling.is_set():
             try:
-                if self.plan["commit"] in ("auto", "store"):
-                    await self.consumer.commit(asynchronous=False)
+                mine = [TopicPartition(self.side.topic, p, o) for p, o in self._done.items() if p in self.ears.owned]
+                if mine:
+                    await self.consumer.commit(offsets=mine, asynchronous=False)
                 await self.consumer.committed(partitions, 10)
                 self.side.did("calls of a task made in on_assign")
             except Exception as error:
@@ -130,7 +133,6 @@ class AsyncConsumer:
             poll = self.rng.random() < 0.3
             call = self.consumer.poll(timeout) if poll else self.consumer.consume(most, timeout)
             done, got = await cancel.run("poll" if poll else "consume", call)
-            await asyncio.sleep(0)
             if not done:
                 continue
             rows = rows_of([] if got is None else [got] if poll else got, side.topic, side)
@@ -169,6 +171,7 @@ class AsyncConsumer:
                 side.failed("seek", error)
         self.ears.recorder.deliver_starts(rows)
         self.ears.recorder.deliver_ends(rows)
+        self._done |= {row.partition: row.offset + 1 for row in rows}
         side.moved("delivered", len(rows))
         commit = self.plan["commit"]
         self._left = {p: offset for p, offset in self._left.items() if p in self.ears.owned}
