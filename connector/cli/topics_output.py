@@ -166,6 +166,10 @@ def change_document(change: Change) -> dict[str, Any]:
         "steps": [{"name": step.name, "seconds": round(step.seconds, 3)} for step in change.steps],
         "ends": _cuts(change.ends),
         "begins": _cuts(change.begins),
+        "waited_for": [
+            {**asdict(wait), "began": round(wait.began, 3), "seconds": round(wait.seconds, 3)}
+            for wait in change.waited_for
+        ],
         "warnings": notices_document(change.warnings),
     }
 

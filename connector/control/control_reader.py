@@ -9,10 +9,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
 from ...partitioner.records.control_records import ControlRecord, decode_record
+from ...partitioner.stamps import Stamp
 from .. import clock
 from ..config import connection_of
 from ..kafka_errors import translate, translated
@@ -28,13 +37,22 @@ class ControlMessage:
     """One control record as it was read. Its value is decoded when it is asked for.
 
     A partition holds the records of many topics and writers: one that is damaged stops those whom it concerns.
-    at_ms: when it was written, by the clock of whoever wrote it; for people, never for decisions.
+    at_ms: when it was written, by the clock of the broker or of whoever wrote it; for people, never for decisions.
+    stamp: when it was appended, None where the topic does not have its brokers say.
     """
 
-    __slots__ = ("_decoded", "_record", "at_ms", "key", "offset", "slot", "value")
+    __slots__ = ("_decoded", "_record", "at_ms", "key", "offset", "slot", "stamp", "value")
 
-    def __init__(self, slot: Slot, offset: int, key: bytes, value: bytes | None, at_ms: int | None = None) -> None:
-        self.slot, self.offset, self.key, self.value, self.at_ms = slot, offset, key, value, at_ms
+    def __init__(
+        self,
+        slot: Slot,
+        offset: int,
+        key: bytes,
+        value: bytes | None,
+        at_ms: int | None = None,
+        stamp: Stamp | None = None,
+    ) -> None:
+        self.slot, self.offset, self.key, self.value, self.at_ms, self.stamp = slot, offset, key, value, at_ms, stamp
         self._record: ControlRecord | None = None
         self._decoded = False
 
@@ -211,9 +229,9 @@ class ControlReader:
         key = _bytes(message.key()) or b""
         past = self._past.get(slot)
         if self.interested is None or self.interested(key):
-            kind, at_ms = message.timestamp()
-            stamp = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
-            taken = ControlMessage(slot, offset, key, _bytes(message.value()), stamp)
+            kind, at = message.timestamp()
+            at_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else at
+            taken = ControlMessage(slot, offset, key, _bytes(message.value()), at_ms, _stamp(message, slot))
             if past is None:
                 read.append(taken)
             else:
@@ -238,6 +256,14 @@ def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -
         raise translate(raised.args[0], "read", "the control topics", str(config.get("bootstrap.servers"))) from raised
     finally:
         reader.close()
+
+
+def _stamp(message: Message, slot: Slot) -> Stamp | None:
+    kind, at_ms = message.timestamp()
+    leader_epoch = message.leader_epoch()
+    if kind != TIMESTAMP_LOG_APPEND_TIME or leader_epoch is None or leader_epoch < 0:
+        return None
+    return Stamp(slot[1], leader_epoch, at_ms)
 
 
 def _bytes(data: bytes | str | None) -> bytes | None:

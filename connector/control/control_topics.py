@@ -68,6 +68,8 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
             "min.insync.replicas": "2" if replicas >= 3 else "1",
             "unclean.leader.election.enable": "false",
             "compression.type": "producer",
+            # What the broker says of when a record came can be compared: how long ago a lease was renewed, or a change made.
+            "message.timestamp.type": "LogAppendTime",
             # The cleaner never touches the newest segment, and by default that is a week's: of renewals, gigabytes.
             "segment.ms": "600000",
             "min.cleanable.dirty.ratio": "0.2",

@@ -106,9 +106,19 @@ def change_status(timeline: Timeline, state: ControlState, drains: Sequence[Drai
         deadline_at_ms=deadline,
         stalled=stalled,
         writers=writers,
-        next_step=next_step(timeline.topic, change, [w.writer for w in writers if w.late], stalled),
+        next_step=next_step(timeline.topic, change, [_late(w, now_ms, deadline) for w in writers if w.late], stalled),
         drains=tuple(drains),
     )
+
+
+def _late(writer: WriterProgress, now_ms: int, deadline_ms: int | None) -> str:
+    """Its name, since when it is waited for, and how long at most."""
+    heard = writer.renewed_at_ms
+    said = [] if heard is None else [f"last heard of {max(0, now_ms - heard) / 1000:.0f} s ago"]
+    until = deadline_ms if writer.answer is Answer.HOLDING else None if heard is None else heard + writer.lease_ms
+    if until is not None:
+        said.append(f"waited for {max(0, until - now_ms) / 1000:.0f} s more at most")
+    return f"{writer.writer} ({', '.join(said)})" if said else writer.writer
 
 
 def next_step(topic: str, change: OpenChange | None, late: Sequence[str], stalled: bool | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ from ...partitioner.records.control_records import (
     require_known_timeline,
     timeline_key,
 )
+from ...partitioner.stamps import Stamp
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.members import WriterSet
 from .. import clock
@@ -42,6 +44,9 @@ from ..log_offsets import LogOffsets
 from ..metadata import wait_for_partitions
 from .folding import with_folded
 from .results import Change, StepLog
+
+# How long stamps are awaited, in seconds. They save a lease's wait; where none come that is waited for.
+_STAMPS_TIMEOUT = 5.0
 
 
 class Copier(Protocol):
@@ -92,7 +97,11 @@ class ControllerRun:
         self._actions: deque[events.Action] = deque()
         self._timeline: Timeline | None = None
         self._awaited: Timeline | None = None
+        self._stamp: Stamp | None = None
         self._look: Look | None = None
+        self._clock_key = f"clock:{uuid.uuid4().hex}".encode()
+        self._stamps: dict[int, Stamp] = {}
+        self._stamps_awaited: tuple[frozenset[int], float] | None = None
         self._plain: Producer | None = None
         self._result: Change | None = None
         self._before = 0
@@ -113,7 +122,9 @@ class ControllerRun:
         self._before = self._timeline.newest.count
         self._log.note("started")
         crash_point("controller-started")
-        self._step(events.Started(with_folded(self._admin, self._bootstrap, self._offsets, self._timeline)))
+        self._step(
+            events.Started(with_folded(self._admin, self._bootstrap, self._offsets, self._timeline), self._stamp)
+        )
         while self._result is None:
             if self._actions:
                 self._carry_out(self._actions.popleft())
@@ -157,8 +168,10 @@ class ControllerRun:
         if self._look is not None and self._reader.reached(self._look):
             look, self._look = self._look, None
             self._step(events.WritersLooked(look.began))
+        self._stamps_read()
         if self._machine.phase not in (events.Phase.DONE, events.Phase.FAILED, events.Phase.BEGIN):
             self._step(events.WritersRead())
+        self._log.waiting(self._machine.waits)
 
     def _visible(self, timeline: Timeline) -> None:
         self._awaited = None
@@ -168,32 +181,48 @@ class ControllerRun:
             crash_point("commit-written")
         elif timeline.change is not None:
             crash_point(f"{timeline.change.phase.value.lower()}-written")
-        self._step(events.TimelineVisible(timeline))
+        self._step(events.TimelineVisible(timeline, self._stamp))
+
+    def _stamps_read(self) -> None:
+        """What has come back, once all has, or once it has taken too long: then leases are waited for as ever."""
+        if self._stamps_awaited is None:
+            return
+        wanted, until = self._stamps_awaited
+        if wanted <= self._stamps.keys() or clock.now() >= until:
+            self._stamps_awaited = None
+            if self._machine.phase not in (events.Phase.DONE, events.Phase.FAILED):
+                self._step(events.WritersStamped(dict(self._stamps), clock.wall_ms()))
 
     def _take(self, message: ControlMessage) -> None:
+        if message.key == self._clock_key:
+            if message.stamp is not None:
+                self._stamps[message.slot[1]] = message.stamp
+            return
         if message.slot[0] != WRITERS_TOPIC and message.key != timeline_key(self._topic):
             return
         record = message.record
         if isinstance(record, Lease | Ready):
-            self._writers.apply(record, message.offset, clock.now())
+            self._writers.apply(record, message.offset, clock.now(), message.stamp)
         elif isinstance(record, Timeline):
             require_known_timeline(message.value or b"")
             if self._awaited is None and self._machine.timeline is not None and record != self._timeline:
                 raise ControllerFencedError(self._topic)
-            self._timeline = record
+            self._timeline, self._stamp = record, message.stamp
 
     def _carry_out(self, action: events.Action) -> None:
         if isinstance(action, events.WriteTimeline):
             self._awaited = action.timeline
             self._writer.write(action.timeline, self._name_of(action.timeline))
         elif isinstance(action, events.EnsurePartitions):
-            self._ensure_partitions(action.count)
+            self._ensure_partitions(action.count, action.asked)
             crash_point("partitions-created")
             self._step(events.PartitionsReady())
         elif isinstance(action, events.LookAtWriters):
             self._look = self._reader.look(all_writer_slots())
+        elif isinstance(action, events.StampWriters):
+            self._stamp_writers(action.partitions)
         elif isinstance(action, events.Expel):
-            self._expel(action.nonce)
+            self._expel(action.nonce, action.over_before)
         elif isinstance(action, events.ReadCuts):
             self._read_cuts(action)
         elif isinstance(action, events.CopySlice):
@@ -228,11 +257,12 @@ class ControllerRun:
             changed=action.changed,
             attempts=self._machine.attempt,
             steps=tuple(self._log.steps),
+            waited_for=self._log.waited_for,
             ends=newest.ends if action.changed else {},
             begins=newest.begins if action.changed else {},
         )
 
-    def _ensure_partitions(self, count: int) -> None:
+    def _ensure_partitions(self, count: int, asked: tuple[int, ...]) -> None:
         topic, admin = self._topic, self._admin
         with translated("describe", f"topic {topic}", self._bootstrap):
             found = admin.list_topics(topic, timeout=10).topics[topic]
@@ -247,8 +277,28 @@ class ControllerRun:
                 if raised.args[0].code() != KafkaError.INVALID_PARTITIONS:
                     raise translate(raised.args[0], "alter", f"topic {topic}", self._bootstrap) from raised
         wait_for_partitions(admin, topic, count, self._bootstrap)
+        # A leader shows in the metadata long before it answers. PREPARE would stand, and writers hold, until it does.
+        left = max(5.0, self._terms.timeout - self._log.seconds())
+        self._offsets.high_watermarks([(topic, p) for p in asked], timeout=left)
 
-    def _expel(self, nonce: str) -> None:
+    def _stamp_writers(self, partitions: tuple[int, ...]) -> None:
+        """One erasing record of a key that nobody else uses, per partition: its stamp is that leader's clock now."""
+        self._stamps.clear()
+        producer = self._plain_producer()
+        try:
+            for partition in partitions:
+                producer.produce(WRITERS_TOPIC, None, self._clock_key, partition)
+        except (KafkaException, BufferError):
+            pass  # no stamps, then
+        producer.poll(0)
+        self._stamps_awaited = frozenset(partitions), clock.now() + _STAMPS_TIMEOUT
+
+    def _plain_producer(self) -> Producer:
+        if self._plain is None:
+            self._plain = Producer({**connection_of(self._config), "enable.idempotence": True, "linger.ms": 0})
+        return self._plain
+
+    def _expel(self, nonce: str, over_before: bool) -> None:
         member = self._writers.get(nonce)
         if member is None:
             return
@@ -259,13 +309,12 @@ class ControllerRun:
             with translated("fence", f"transactional id {lease.transactional_id}", self._bootstrap):
                 fence.init_transactions(15)
             fence.close()
-        if self._plain is None:
-            self._plain = Producer({**connection_of(self._config), "enable.idempotence": True, "linger.ms": 0})
+        plain = self._plain_producer()
         topic, partition = writer_slot(lease.writer, lease.transactional_id)
-        self._plain.produce(topic, encode_lease(member.expelled()), lease_key(lease.writer, nonce), partition)
-        if self._plain.flush(10):
+        plain.produce(topic, encode_lease(member.expelled()), lease_key(lease.writer, nonce), partition)
+        if plain.flush(10):
             raise UnknownResultError(f"EXPEL of writer {lease.writer!r} was not acknowledged ({WRITERS_TOPIC})")
-        self._log.note(f"expelled {lease.writer}")
+        self._log.note(f"expelled {lease.writer}" + (", gone before the change" if over_before else ""))
 
     def _read_cuts(self, action: events.ReadCuts) -> None:
         """The leaders' high watermarks, not the last stable offsets: an open transaction's records lie below a cut too."""

@@ -31,8 +31,9 @@ from ..errors import CountError, KeyorderError, TimelineTooLargeError, Truncatio
 from ..modes import Mode
 from ..records.timeline_record import encode_timeline
 from ..routing import Routing
+from ..stamps import Stamp
 from ..timeline import Timeline, crossings
-from ..writers.members import WriterSet
+from ..writers.members import Member, WriterSet
 from .events import (
     Action,
     CopySlice,
@@ -48,16 +49,21 @@ from .events import (
     PartitionsReady,
     Phase,
     ReadCuts,
+    StampWriters,
     Started,
     TimelineVisible,
     WritersLooked,
     WritersRead,
+    WritersStamped,
+    WriterWait,
     WriteTimeline,
 )
 from .terms import ChangeTerms, longest_hold
 
 # Longer than any log gets. In turn with 0: where only the differences of offsets are written, they are long too.
 _LONG_OFFSET = 2**47
+# How long after its stamp a timeline may become visible: the `transaction.timeout.ms` of controllers, in seconds.
+_TRANSACTION_TIMEOUT_S = 5.0
 
 
 class ChangeMachine:
@@ -87,10 +93,12 @@ class ChangeMachine:
         self._record_limit = record_limit
         self._began = now
         self._may_commit_from = may_commit_from
+        self._last_record: Stamp | None = None
         self._roll_call_since = now
         self._partitions_ready = False
         self._expelling: set[str] = set()
         self._looking_for: set[str] = set()
+        self._over: dict[str, tuple[Stamp | None, float]] = {}  # by nonce: its stamp that was judged, and when
         self._in_sync: frozenset[str] | None = None
         self._look_from = now
         self._deadline = now
@@ -109,13 +117,35 @@ class ChangeMachine:
         """The topic's name, once the timeline is known."""
         return self.timeline.topic if self.timeline else "?"
 
+    @property
+    def waits(self) -> tuple[WriterWait, ...]:
+        """The writers that it waits for now, since when, and until when at most."""
+        if self.phase is Phase.ROLL_CALL and self.timeline is not None and self.timeline.change is not None:
+            silent = [(m.lease.writer, m.renewed_at, m.ends_at) for m in self._silent()]
+            return tuple(WriterWait(writer, False, since, until) for writer, since, until in sorted(silent))
+        if self.phase is Phase.COLLECTING and self._in_sync is not None:
+            names = sorted(m.lease.writer for m in self._missing())
+            return tuple(WriterWait(name, True, self._look_from, self._deadline) for name in names)
+        return ()
+
+    def _missing(self) -> list[Member]:
+        """The members of the in-sync set that are not READY for the open attempt."""
+        assert self.timeline is not None
+        assert self.timeline.change is not None
+        epoch = self.timeline.change.epoch
+        found = [nonce for nonce in self._in_sync or () if not self.writers.is_ready(nonce, self.topic, epoch)]
+        members = [self.writers.get(nonce) for nonce in found]
+        return [m for m in members if m is not None]
+
     def _started(self, event: Started, now: float) -> list[Action]:
         self.timeline = event.timeline
         if self.piece is not None:
             self._may_commit_from = now  # no epoch is committed, so none is too near
         if self._may_commit_from is None:
-            # A new controller does not know when the last COMMIT was: it waits as if it had been just now.
+            # A new controller does not know when the last COMMIT was: it waits as if it had been just now, unless the
+            # broker's stamps tell more when its own first record has one (`_last_commit_was`).
             self._may_commit_from = now + 2 * event.timeline.view_age_s
+            self._last_record = event.stamp
         if event.timeline.change is not None:
             self.phase = Phase.CLEARING
             return [WriteTimeline(event.timeline.given_up())]
@@ -151,13 +181,20 @@ class ChangeMachine:
         self.phase = Phase.ROLL_CALL
         self._partitions_ready = False
         self._in_sync = None
-        self._expelling, self._looking_for = set(), set()
+        self._expelling, self._looking_for, self._over = set(), set(), {}
         self._roll_call_since = now
         if self.piece is not None:
             planned = self.timeline.rehoming(self.piece, self.attempt)
         else:
             planned = self.timeline.opened(self.target, ChangePhase.PLAN, self.attempt, self._retirement)
-        return [WriteTimeline(planned), EnsurePartitions(max(self.target, self.timeline.highest_count))]
+        asked = () if self.piece is not None else self._cut_partitions()
+        return [WriteTimeline(planned), EnsurePartitions(max(self.target, self.timeline.highest_count), asked)]
+
+    def _cut_partitions(self) -> tuple[int, ...]:
+        """The partitions that keys leave or enter."""
+        assert self.timeline is not None
+        moves = crossings(self.timeline.initial, self.timeline.newest.count, self.target)
+        return tuple(sorted({p for move in moves for p in move}))
 
     def _largest_record(self) -> int:
         """The bytes of the timeline after the change, with cuts as long as they come."""
@@ -170,7 +207,41 @@ class ChangeMachine:
 
     def _planned(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline
+        self._last_commit_was(event.stamp, now)
+        return self._ask_for_stamps(event.stamp) + self._call_roll(now)
+
+    def _last_commit_was(self, stamp: Stamp | None, now: float) -> None:
+        """Two commits lie two view ages apart, from when the first could be read: at most a transaction's time-out after
+        its stamp. The timeline's newest record is that commit, or came after it."""
+        assert self.timeline is not None
+        assert self._may_commit_from is not None
+        elapsed = None if self._last_record is None else self._last_record.seconds_until(stamp)
+        self._last_record = None  # once: later attempts have waited already
+        if elapsed is not None:
+            left = 2 * self.timeline.view_age_s + _TRANSACTION_TIMEOUT_S - elapsed
+            self._may_commit_from = min(self._may_commit_from, now + max(0.0, left))
+
+    def _ask_for_stamps(self, planned: Stamp | None) -> list[Action]:
+        """A lease that was over before the change began need not be waited for: its partition's leader can tell."""
+        if planned is None:
+            return []
+        # The PLAN's stamp is another leader's. It only tells whom it is worth asking about.
+        suspects = {
+            m.stamp.partition
+            for m in self._silent()
+            if m.stamp is not None and planned.at_ms - m.stamp.at_ms >= m.lease.lease_ms
+        }
+        return [StampWriters(tuple(sorted(suspects)))] if suspects else []
+
+    def _stamped(self, event: WritersStamped, now: float) -> list[Action]:
+        for m in self._silent():
+            if m.stamp is not None and m.was_over(event.stamps.get(m.stamp.partition), event.wall_ms):
+                self._over[m.lease.nonce] = m.stamp, now
         return self._call_roll(now)
+
+    def _silent(self) -> list[Member]:
+        """The members that have not renewed since the roll call began."""
+        return [m for m in self.writers.live(self.topic) if m.renewed_at < self._roll_call_since]
 
     def _partitions(self, _: PartitionsReady, now: float) -> list[Action]:
         self._partitions_ready = True
@@ -184,18 +255,22 @@ class ChangeMachine:
         actions: list[Action] = []
         for nonce in sorted(self._looking_for):
             member = self.writers.get(nonce)
-            if member is not None and member.ends_at <= event.began:
+            stamp, since = self._over.get(nonce, (None, event.began + 1))
+            was_over = member is not None and since <= event.began and member.stamp == stamp
+            if member is not None and (member.ends_at <= event.began or was_over):
                 self._expelling.add(nonce)
-                actions.append(Expel(nonce))
+                actions.append(Expel(nonce, was_over))
+            elif not was_over:
+                self._over.pop(nonce, None)  # it has renewed since, or the look began too early: its lease decides
         self._looking_for.clear()
         return actions + self._call_roll(now)
 
     def _call_roll(self, now: float) -> list[Action]:
         if self.timeline is None or self.timeline.change is None:
             return []
-        silent = [m for m in self.writers.live(self.topic) if m.renewed_at < self._roll_call_since]
+        silent = self._silent()
         self.late = tuple(sorted(m.lease.writer for m in silent))
-        expired = {m.lease.nonce for m in silent if m.ends_at <= now} - self._expelling
+        expired = {m.lease.nonce for m in silent if m.ends_at <= now or m.lease.nonce in self._over} - self._expelling
         if expired - self._looking_for:
             self._looking_for |= expired
             return [LookAtWriters()]
@@ -238,8 +313,7 @@ class ChangeMachine:
             self.phase = Phase.CUTTING
             if self.piece is not None:
                 return [ReadCuts(tuple(sorted(Routing(self.timeline).settling())))]
-            moves = crossings(self.timeline.initial, self.timeline.newest.count, self.target)
-            return [ReadCuts(tuple(sorted({p for move in moves for p in move})))]
+            return [ReadCuts(self._cut_partitions())]
         if now >= self._deadline:
             members = [self.writers.get(nonce) for nonce in missing]
             self.late = tuple(sorted(m.lease.writer for m in members if m is not None)) or ("(no look finished)",)
@@ -309,6 +383,7 @@ _TRANSITIONS: dict[tuple[Phase, type], Callable[[ChangeMachine, Any, float], lis
     (Phase.ROLL_CALL, PartitionsReady): ChangeMachine._partitions,
     (Phase.ROLL_CALL, WritersRead): ChangeMachine._roll_read,
     (Phase.ROLL_CALL, WritersLooked): ChangeMachine._roll_looked,
+    (Phase.ROLL_CALL, WritersStamped): ChangeMachine._stamped,
     (Phase.PREPARING, TimelineVisible): ChangeMachine._prepared,
     (Phase.COLLECTING, WritersLooked): ChangeMachine._looked,
     (Phase.COLLECTING, WritersRead): ChangeMachine._collected,
@@ -323,6 +398,8 @@ _TRANSITIONS[Phase.CUTTING, WritersLooked] = ChangeMachine._cutting
 for _phase in (Phase.CLEARING, Phase.PREPARING, Phase.COMMITTING, Phase.COPYING, Phase.ABORTING):
     _TRANSITIONS[_phase, WritersRead] = ChangeMachine._late_news
     _TRANSITIONS[_phase, WritersLooked] = ChangeMachine._late_news
+for _phase in (Phase.PREPARING, Phase.COLLECTING, Phase.CUTTING, Phase.COMMITTING, Phase.COPYING, Phase.ABORTING):
+    _TRANSITIONS[_phase, WritersStamped] = ChangeMachine._late_news
 # A roll call that ran out of time may have been waiting for the partitions.
 _TRANSITIONS[Phase.ABORTING, PartitionsReady] = ChangeMachine._late_news
 

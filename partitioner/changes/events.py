@@ -8,7 +8,22 @@ from enum import Enum
 
 from ..epochs import Slice
 from ..errors import KeyorderError
+from ..stamps import Stamp
 from ..timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class WriterWait:
+    """A writer that a change waits for. Times are seconds of the controller's clock.
+
+    ready: for its READY, to PREPARE; otherwise for a sign of life, to PLAN. since: when it was last heard of, or asked to
+    get ready. until: when the change stops waiting for it at the latest.
+    """
+
+    writer: str
+    ready: bool
+    since: float
+    until: float
 
 
 class Phase(Enum):
@@ -30,21 +45,26 @@ class Phase(Enum):
 # Events: what the adapter saw.
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The timeline was read to its end, after this controller had fenced all others. Writers were read once too."""
+    """The timeline was read to its end, after this controller had fenced all others. Writers were read once too.
+
+    stamp: when its newest record was appended.
+    """
 
     timeline: Timeline
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineVisible:
-    """The timeline that was last written is committed and was read back."""
+    """The timeline that was last written is committed and was read back. stamp: when it was appended."""
 
     timeline: Timeline
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsReady:
-    """All physical partitions exist and have leaders."""
+    """All physical partitions exist and have leaders, which answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +80,17 @@ class WritersRead:
 
 
 @dataclass(frozen=True, slots=True)
+class WritersStamped:
+    """A record of the controller's own was appended to these partitions of `_keyorder_writers`, and read back.
+
+    stamps: by partition; one that is missing could not be had. wall_ms: the controller's wall clock now.
+    """
+
+    stamps: Mapping[int, Stamp]
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class CutsRead:
     """{partition: high watermark} at the leaders, READ_UNCOMMITTED, asked for after the last READY."""
 
@@ -72,7 +103,9 @@ class CopyTooLate:
     """The slice could not be read up to the cuts before the deadline; nothing was written."""
 
 
-Event = Started | TimelineVisible | PartitionsReady | WritersLooked | WritersRead | CutsRead | CopyTooLate
+Event = (
+    Started | TimelineVisible | PartitionsReady | WritersLooked | WritersRead | WritersStamped | CutsRead | CopyTooLate
+)
 
 
 # Actions: what the adapter has to do, in order.
@@ -85,9 +118,13 @@ class WriteTimeline:
 
 @dataclass(frozen=True, slots=True)
 class EnsurePartitions:
-    """Make sure that `count` partitions exist and have leaders (idempotent); then report PartitionsReady."""
+    """Make sure that `count` partitions exist and have leaders (idempotent); then report PartitionsReady.
+
+    asked: those whose offsets will be asked for while writers hold records: their leaders have to answer before.
+    """
 
     count: int
+    asked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +133,21 @@ class LookAtWriters:
 
 
 @dataclass(frozen=True, slots=True)
+class StampWriters:
+    """Append a record to each of these partitions of `_keyorder_writers`, read it back, report WritersStamped."""
+
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Expel:
-    """Fence the writer's transactional id if it has one, then write EXPELLED under the join's own key."""
+    """Fence the writer's transactional id if it has one, then write EXPELLED under the join's own key.
+
+    over_before: its lease was over before the change began, by the leader's stamps.
+    """
 
     nonce: str
+    over_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +186,7 @@ class Fail:
     error: KeyorderError
 
 
-Action = WriteTimeline | EnsurePartitions | LookAtWriters | Expel | ReadCuts | CopySlice | Finish | Fail
+Action = WriteTimeline | EnsurePartitions | LookAtWriters | StampWriters | Expel | ReadCuts | CopySlice | Finish | Fail
 
 
 class IllegalEventError(KeyorderError):

@@ -12,21 +12,41 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..records.control_records import Lease, LeaseState, Ready
+from ..stamps import Stamp
+
+# What two clocks that run at different rates may disagree by over a lease, and the rounding of stamps.
+_STAMP_MARGIN_S = 2.0
 
 
 @dataclass(slots=True)
 class Member:
-    """One join of one writer, as this reader knows it. Times are seconds of the reader's clock."""
+    """One join of one writer, as this reader knows it. Times are seconds of the reader's clock.
+
+    stamp: when its newest lease record was appended, None where the broker does not say.
+    """
 
     lease: Lease
     incarnation: int
     renewed_at: float
+    stamp: Stamp | None = None
     ready: dict[str, Ready] = field(default_factory=dict)
 
     @property
     def ends_at(self) -> float:
         """When the lease is over for this reader: counted from its reading, so never too early."""
         return self.renewed_at + self.lease.lease_ms / 1000
+
+    def was_over(self, at: Stamp | None, wall_ms: int) -> bool:
+        """Whether the lease was over when a record of the reader's own got the stamp `at`. False where that cannot be told.
+
+        The writer counts from before it sent its renewal, so from before its stamp. Two clocks have to say so: the
+        leader's, which has stamped both records, and the reader's wall clock (milliseconds since 1970).
+        """
+        elapsed = None if self.stamp is None else self.stamp.seconds_until(at)
+        if self.stamp is None or elapsed is None:
+            return False
+        needed = self.lease.lease_ms / 1000 + _STAMP_MARGIN_S
+        return elapsed >= needed and (wall_ms - self.stamp.at_ms) / 1000 >= needed
 
     def expelled(self) -> Lease:
         """The record that ends this join from outside."""
@@ -45,10 +65,13 @@ class WriterSet:
         self._proven: dict[str, int] = {}
         self.ineligible = 0
 
-    def apply(self, record: Lease | Ready, offset: int, now: float) -> None:
-        """Fold in one record, read at `offset` of its partition at `now`."""
+    def apply(self, record: Lease | Ready, offset: int, now: float, stamp: Stamp | None = None) -> None:
+        """Fold in one record, read at `offset` of its partition at `now`. stamp: when it was appended."""
         if isinstance(record, Lease):
             self._apply_lease(record, offset, now)
+            member = self._members.get(record.nonce)
+            if member is not None and member.lease == record:
+                member.stamp = stamp
             return
         member = self._members.get(record.nonce)
         if member is None or self._superseded(member):

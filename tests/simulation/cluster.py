@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import inf
+from random import Random
 from typing import Any, NamedTuple
 
 from keyorder.connector.verify.events import Value
 from keyorder.partitioner.epochs import Epoch
+from keyorder.partitioner.stamps import Stamp
 from keyorder.partitioner.timeline import Timeline
 from simulation.world import Process, World
 
@@ -25,11 +27,38 @@ class Row(NamedTuple):
     hint: int
 
 
-class Log:
-    """Rows that only grow. Followers hear of each, some time later and in order."""
+class BrokerClock:
+    """The clock of the control topics' leader: it is set by hand, to the past and the future, and leaders change.
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    The chance is of its own, so that a history without stamps is the same.
+    """
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.rng = world, Random(seed)
+        self.ahead, self.leader_epoch = self.rng.uniform(-1, 1), 0
+
+    def trouble(self) -> None:
+        """Once a second."""
+        if self.rng.random() < 0.02:
+            self.ahead += self.rng.choice((-1000.0, -50.0, -5.0, 3.0, 20.0, 60.0, 1000.0))
+        if self.rng.random() < 0.02:
+            self.leader_epoch += 1
+
+    def stamp(self) -> Stamp:
+        """That of a record that is appended now."""
+        return Stamp(0, self.leader_epoch, self.wall_ms())
+
+    def wall_ms(self) -> int:
+        """What it shows now."""
+        return round((1e6 + self.world.now + self.ahead) * 1000)
+
+
+class Log:
+    """Rows that only grow. Followers hear of each, some time later and in order. clock: what stamps them, if anything."""
+
+    def __init__(self, world: World, clock: BrokerClock | None = None) -> None:
+        self.world, self.clock = world, clock
+        self.stamps: list[Stamp | None] = []
         self.rows: list[Any] = []
         self.followers: list[Cursor] = []
         self.leader_back = 0.0
@@ -37,6 +66,7 @@ class Log:
     def append(self, row: Any) -> int:
         """Returns the row's offset."""
         self.rows.append(row)
+        self.stamps.append(None if self.clock is None else self.clock.stamp())
         for follower in self.followers:
             follower.fetch()
         return len(self.rows) - 1
@@ -99,8 +129,8 @@ class Cursor:
 class Pen(Log):
     """`_keyorder`: who begins to write fences all who wrote before."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, world: World, clock: BrokerClock) -> None:
+        super().__init__(world, clock)
         self.holder: object = None
         self.written: Callable[[Timeline], None] = lambda _: None
 
@@ -115,10 +145,11 @@ class Pen(Log):
 class Cluster:
     """One topic and its control topics."""
 
-    def __init__(self, world: World, initial: int) -> None:
+    def __init__(self, world: World, initial: int, seed: int = 0) -> None:
         self.world = world
-        self.timelines = Pen(world)
-        self.writers = Log(world)
+        self.clock = BrokerClock(world, seed)
+        self.timelines = Pen(world, self.clock)
+        self.writers = Log(world, self.clock)
         self.partitions = [Log(world) for _ in range(initial)]
         self.timelines.append(Timeline(TOPIC, "id", "cluster", initial, (Epoch(1, initial),)))
 

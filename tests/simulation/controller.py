@@ -10,6 +10,7 @@ from keyorder.partitioner.changes import events
 from keyorder.partitioner.changes.change import ChangeMachine
 from keyorder.partitioner.changes.terms import ChangeTerms
 from keyorder.partitioner.errors import ControllerFencedError, KeyorderError
+from keyorder.partitioner.stamps import Stamp
 from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.members import WriterSet
 from simulation.cluster import Cluster, Connection, Cursor
@@ -31,14 +32,16 @@ class Controller(Process):
         target: int,
         killed: float,
         over: Callable[[BaseException | None], None],
+        lying: bool = False,
     ) -> None:
         super().__init__(world, "controller")
         self._killed = killed
-        self._cluster, self._over = cluster, over
+        self._cluster, self._over, self._lying = cluster, over, lying
         self.writers = WriterSet()
         self.machine = ChangeMachine(target, self.writers, TERMS, self.clock())
         self._actions: deque[events.Action] = deque()
         self._timeline: Timeline | None = None
+        self._stamp: Stamp | None = None
         self._awaited: Timeline | None = None
         self._wrote_at = 0.0
         self._busy = True
@@ -78,20 +81,20 @@ class Controller(Process):
         if self._started == len(self._cursors):
             assert self._timeline is not None
             self._busy = False
-            self._step(events.Started(self._timeline))
+            self._step(events.Started(self._timeline, self._stamp))
             self._tick()
 
     def _tick(self) -> None:
         self.wake()
         self.later(0.3, self._tick)
 
-    def _take_timeline(self, timeline: Timeline, _: int) -> None:
+    def _take_timeline(self, timeline: Timeline, offset: int) -> None:
         if self._awaited is None and self.machine.timeline is not None and timeline != self._timeline:
             self._end(ControllerFencedError("t"))
-        self._timeline = timeline
+        self._timeline, self._stamp = timeline, self._cluster.timelines.stamps[offset]
 
     def _take_writer(self, record: Any, offset: int) -> None:
-        self.writers.apply(record, offset, self.clock())
+        self.writers.apply(record, offset, self.clock(), self._cluster.writers.stamps[offset])
 
     def _step(self, event: events.Event) -> None:
         if not self.alive:
@@ -105,7 +108,7 @@ class Controller(Process):
             return
         if self._awaited is not None and self._timeline == self._awaited:
             visible, self._awaited = self._awaited, None
-            self._step(events.TimelineVisible(visible))
+            self._step(events.TimelineVisible(visible, self._stamp))
         elif self._awaited is not None and self.world.now - self._wrote_at > 15:
             self._end(KeyorderError("an unknown result: start over"))
             return
@@ -129,9 +132,11 @@ class Controller(Process):
                 # On the wire: it arrives, or is refused, whatever becomes of this process.
                 self.world.after(self.world.delay(), self._append, action.timeline)
         elif isinstance(action, events.EnsurePartitions):
-            self._wait(lambda: self._cluster.ensure_partitions(action.count), events.PartitionsReady())
+            self._ensure(action.count)
         elif isinstance(action, events.LookAtWriters):
             self._cursors[1].look(lambda began: self._step(events.WritersLooked(began)))
+        elif isinstance(action, events.StampWriters):
+            self.world.after(self.world.delay(), self._stamp_writers)
         elif isinstance(action, events.Expel):
             self._expel(action.nonce)
         elif isinstance(action, events.ReadCuts):
@@ -146,21 +151,29 @@ class Controller(Process):
         if not self._cluster.timelines.write(self, timeline):
             self.run(self._end, ControllerFencedError("t"))
 
-    def _wait(self, effect: Callable[[], None], event: events.Event) -> None:
+    def _ensure(self, count: int) -> None:
         self._busy = True
-        self.world.after(self.world.delay(), effect)
-        self.later(self.world.delay() + self.world.delay(), self._done, event)
+        self.world.after(self.world.delay(), self._cluster.ensure_partitions, count)
+        self.later(self.world.delay() + self.world.delay(), self._ensured, count)
 
-    def _done(self, event: events.Event) -> None:
-        if isinstance(event, events.PartitionsReady) and self._partitions_missing():
-            self.later(0.1, self._done, event)
+    def _ensured(self, count: int) -> None:
+        if len(self._cluster.partitions) < count:
+            self.later(0.1, self._ensured, count)
             return
         self._busy = False
-        self._step(event)
+        self._step(events.PartitionsReady())
 
-    def _partitions_missing(self) -> bool:
-        change = self.machine.timeline.change if self.machine.timeline else None
-        return change is not None and len(self._cluster.partitions) < change.count
+    def _stamp_writers(self) -> None:
+        """A record of its own is appended, which nobody else minds; and read back, with all before it."""
+        stamp = self._cluster.clock.stamp()
+        self.run(self._cursors[1].look, lambda _: self._stamped(stamp))
+
+    def _stamped(self, stamp: Stamp) -> None:
+        clock = self._cluster.clock
+        wall_ms = clock.wall_ms() if self._lying else round((1e6 + self.world.now) * 1000)
+        self.world.faults["writers stamped"] = self.world.faults.get("writers stamped", 0) + 1
+        if self.machine.phase not in (events.Phase.DONE, events.Phase.FAILED, events.Phase.BEGIN):
+            self._step(events.WritersStamped({stamp.partition: stamp}, wall_ms))
 
     def _expel(self, nonce: str) -> None:
         member = self.writers.get(nonce)

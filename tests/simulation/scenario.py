@@ -46,13 +46,13 @@ class Outcome:
 class Scenario:
     """The cast of one history."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, lying: bool = False) -> None:
+        self.seed, self.lying = seed, lying
         self.theme = theme = THEMES[seed % len(THEMES)]
         self.world = world = World(seed)
         rng = world.rng
         self.initial = rng.choice((1, 1, 2, 2, 3, 4))
-        self.cluster = Cluster(world, self.initial)
+        self.cluster = Cluster(world, self.initial, seed)
         # Busy keys, since an order needs two records; some keys never move.
         self.keys = [f"k{n}" for n in rng.sample(range(64), rng.randrange(4, 10))]
         self.to_change = rng.randrange(2, 6)
@@ -199,6 +199,7 @@ class Scenario:
             target,
             self.theme.controller_killed,
             lambda error: self._controlled(target, error),
+            self.lying,
         )
 
     def _controlled(self, target: int, error: BaseException | None) -> None:
@@ -267,6 +268,7 @@ class Scenario:
 
     def _trouble(self) -> None:
         world, rng = self.world, self.world.rng
+        self.cluster.clock.trouble()
         if self.to_write > 0:
             if world.chance("leader away", 0.05):
                 seconds = rng.choice((0.5, 3.0, 10.0, 24.0))
@@ -310,6 +312,6 @@ class Scenario:
         )
 
 
-def simulate(seed: int) -> Outcome:
-    """The history of one seed."""
-    return Scenario(seed).run()
+def simulate(seed: int, lying: bool = False) -> Outcome:
+    """The history of one seed. lying: controllers' wall clocks lie as the broker's does, so that nothing gives it away."""
+    return Scenario(seed, lying).run()

@@ -20,6 +20,7 @@ from keyorder.partitioner.changes.events import (
 from keyorder.partitioner.changes.terms import ChangeTerms
 from keyorder.partitioner.epochs import ChangePhase, Slice
 from keyorder.partitioner.records.control_records import Lease, LeaseState, Ready
+from keyorder.partitioner.stamps import Stamp
 from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.members import WriterSet
 
@@ -45,6 +46,7 @@ class Rig:
     ) -> None:
         self.now = 1000.0
         self.timeline = timeline
+        self.stamp: Stamp | None = None  # of the lease records that land
         self.writers = WriterSet()
         self.offset = 0
         self.log: list[Action] = []
@@ -62,9 +64,8 @@ class Rig:
         self.sequences[nonce] = sequence = self.sequences.get(nonce, 0) + 1
         first = LeaseState.JOIN if sequence == 1 and state is LeaseState.LIVE else state
         fields: dict[str, Any] = {"lease_ms": 45_000, "topics": ("t",), **more}
-        self.writers.apply(
-            Lease(writer or f"w-{nonce}", nonce, first, None, sequence=sequence, **fields), self.offset, self.now
-        )
+        lease = Lease(writer or f"w-{nonce}", nonce, first, None, sequence=sequence, **fields)
+        self.writers.apply(lease, self.offset, self.now, self.stamp)
         self.offset += 1
 
     def ready(self, nonce: str, epoch: int, acknowledged: Mapping[int, int] | None = None, writer: str = "") -> None:
@@ -72,14 +73,14 @@ class Rig:
         self.writers.apply(Ready("t", writer or f"w-{nonce}", nonce, epoch, acknowledged or {}), self.offset, self.now)
         self.offset += 1
 
-    def started(self) -> list[Action]:
-        return self.step(Started(self.timeline))
+    def started(self, stamp: Stamp | None = None) -> list[Action]:
+        return self.step(Started(self.timeline, stamp))
 
-    def visible(self) -> list[Action]:
-        """What was written last was read back."""
+    def visible(self, stamp: Stamp | None = None) -> list[Action]:
+        """What was written last was read back. stamp: when it was appended."""
         written = [action.timeline for action in self.log if isinstance(action, WriteTimeline)]
         self.timeline = written[-1]
-        return self.step(TimelineVisible(self.timeline))
+        return self.step(TimelineVisible(self.timeline, stamp))
 
     def announced(self) -> list[Action]:
         """PLAN is out and read back, the partitions exist."""

@@ -45,7 +45,7 @@ def test_growth_without_writers() -> None:
     rig = Rig(target=4)
     plan, partitions = rig.started()
     assert plan == WriteTimeline(START.opened(4, ChangePhase.PLAN, 1))
-    assert partitions == EnsurePartitions(4)
+    assert partitions == EnsurePartitions(4, (0, 1, 2, 3))
     assert rig.visible() == []
     prepared = START.opened(4, ChangePhase.PLAN, 1).prepared(deadline_ms=5_000)
     assert _only(rig.step(PartitionsReady()), WriteTimeline).timeline == prepared
@@ -77,7 +77,7 @@ def test_a_shrink_with_writers(nonces: tuple[str, ...]) -> None:
 def test_partitions_are_made_up_to_the_highest_count_ever() -> None:
     """A retired partition is used again, never made smaller."""
     shrunk = timeline_of(2, [(8, {}, {}), (3, {}, {})])
-    assert EnsurePartitions(8) in Rig(target=4, timeline=shrunk).started()
+    assert EnsurePartitions(8, (1, 3)) in Rig(target=4, timeline=shrunk).started()
 
 
 @pytest.mark.kip("K253-25")
