@@ -6,6 +6,7 @@ Settings that keyorder owns are refused with the reason, never silently replaced
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,8 @@ class ProducerSettings:
     adopt: bring a topic without a timeline under management on first use.
     allow_explicit_partition: let `partition=` pass; such records are outside every key's order.
     control_timeout: how long the first send to a topic may wait for the control topics.
-    hold_limit: the most records held back during a change before produce() raises BufferError.
+    hold_limit, hold_limit_bytes: the most that is held back during a change before produce() raises BufferError.
+    most_bytes: the largest record.
     arrow_native: produce_arrow() uses the C library's calls where they can be had.
     """
 
@@ -114,6 +116,8 @@ class ProducerSettings:
     allow_explicit_partition: bool
     control_timeout: float
     hold_limit: int
+    hold_limit_bytes: int
+    most_bytes: int
     terms: LeaseTerms
     request_timeout: float
     transactional_id: str | None
@@ -154,7 +158,9 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
         adopt=boolean(ours, "keyorder.adopt", True),
         allow_explicit_partition=boolean(ours, "keyorder.allow.explicit.partition", False),
         control_timeout=milliseconds(ours, "keyorder.control.timeout.ms", 30_000),
-        hold_limit=int(theirs.get("queue.buffering.max.messages", 100_000)),
+        hold_limit=int(theirs.get("queue.buffering.max.messages", 100_000)) or sys.maxsize,
+        hold_limit_bytes=int(theirs.get("queue.buffering.max.kbytes", 1_048_576)) * 1024,
+        most_bytes=int(theirs.get("message.max.bytes", 1_000_000)),
         terms=terms,
         request_timeout=milliseconds(theirs, "request.timeout.ms", 30_000),
         transactional_id=theirs.get("transactional.id"),

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 20_000
 _ANY_KEY = -2
+# Hashes of blocked keys of one topic: some megabytes.
+_MOST_BLOCKED = 50_000
 # Dropped by purge(), by aborting, or by the library's fatal error: such rows are told of, but block no key.
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
@@ -76,7 +78,7 @@ class ColumnProducing:
         self._failures: list[Failure] = []
         self._noted: deque[Failure] = deque()
         self._refused: tuple[str, int] | None = None
-        self.blocked: dict[tuple[str, int], str] = {}
+        self.blocked: dict[str, dict[int, str]] = {}
 
     def produce(self, topic: str, data: pa.RecordBatch | pa.Table) -> int:
         """See OrderedProducer.produce_arrow."""
@@ -88,7 +90,7 @@ class ColumnProducing:
                 if accepted:
                     return accepted
                 if self._refused is not None:
-                    self.blocked.pop(self._refused, None)  # with this the application knows
+                    self.unblock(*self._refused)  # with this the application knows
                 raise
             accepted += n
             if n < len(batch):
@@ -116,8 +118,7 @@ class ColumnProducing:
             while len(left):
                 try:
                     with producer._lock:
-                        self.harvest()
-                        after = self._take(topic, sending, rows, hashes, placed, left)
+                        after = self._take_counted(topic, sending, rows, hashes, placed, left)
                     if len(after) < len(left):
                         patience = clock.now() + producer._settings.control_timeout
                     elif clock.now() >= patience:
@@ -146,8 +147,21 @@ class ColumnProducing:
             for key in hashes[left[left < taken]].tolist():
                 self._failures.append(Failure(topic, -1, failed.code(), key))
                 if key >= 0:
-                    self._block((topic, key), failed.str())
+                    self._block(topic, key, failed.str())
         return taken
+
+    def _take_counted(
+        self, topic: str, sending: TopicSending[Any], rows: Rows, hashes: Any, placed: Any, wanted: Any
+    ) -> Any:
+        """See _take. An exception of a signal leaves counts that may be too high."""
+        try:
+            self.harvest()
+            return self._take(topic, sending, rows, hashes, placed, wanted)
+        except Exception:
+            raise
+        except BaseException:
+            self._producer._deliveries.doubt()
+            raise
 
     def _take(self, topic: str, sending: TopicSending[Any], rows: Rows, hashes: Any, placed: Any, wanted: Any) -> Any:
         """Take the rows `wanted`, in their order. Returns those that are left: there is no room, or no lease."""
@@ -156,13 +170,15 @@ class ColumnProducing:
             raise RuntimeError("Producer has been closed")
         if producer._session.failure is not None:
             raise producer._session.failure
+        if topic in producer._session.failures:
+            raise producer._session.failures[topic]
         if clock.now() >= producer._session.send_until:
             return wanted
         free = self._before_blocked(topic, hashes[wanted])
         wanted, behind = wanted[:free], wanted[free:]
         routes = self._routes.get(topic)
         if routes is None or routes.routing is not sending.routing:
-            clears = producer._deliveries.tombstones.clears(topic)
+            clears = producer._deliveries.tombstones.clears(topic) and sending.timeline.ordered
             routes = self._routes[topic] = _Routes(sending.routing, clears)
         alone = np.zeros(0, np.bool_)
         if sending.held_keys:
@@ -190,8 +206,15 @@ class ColumnProducing:
                         at += 1
                     continue
                 cohort, hints = sending.cohort(p), routes.hints(p, placed[index])
-                n = self._sender.send(topic, rows, p, self._count_in(topic, sending, cohort), hints, index)
-                cohort.unresolved += n
+                block = self._count_in(topic, sending, cohort)
+                # Counted first, as single records are: READY must not come too early.
+                cohort.unresolved += len(index)
+                try:
+                    n = self._sender.send(topic, rows, p, block, hints, index)
+                except Exception:
+                    cohort.unresolved -= len(index)
+                    raise
+                cohort.unresolved -= len(index) - n
                 at += n
                 if n < len(index):
                     break
@@ -208,20 +231,22 @@ class ColumnProducing:
 
     def _before_blocked(self, topic: str, hashes: Any) -> int:
         """How many rows come before the first whose key is blocked. Raises KeyBlockedError if that is the first one."""
-        self._take_over_blocked()
-        mine = [key for own_topic, key in self.blocked if own_topic == topic]
+        self._take_over_blocked(topic)
+        mine = list(self.blocked.get(topic, ()))
         if not mine:
             return len(hashes)
         found = np.nonzero(np.isin(hashes, mine))[0] if _ANY_KEY not in mine else np.zeros(1, np.int64)
         if len(found) and not found[0]:
             self._refused = topic, _ANY_KEY if _ANY_KEY in mine else int(hashes[0])
-            raise KeyBlockedError(topic, self.blocked[self._refused])
+            raise KeyBlockedError(topic, self.blocked[topic][self._refused[1]])
         return int(found[0]) if len(found) else len(hashes)
 
-    def _take_over_blocked(self) -> None:
+    def _take_over_blocked(self, topic: str) -> None:
         blocked = self._producer._deliveries.blocked
-        for topic, key in list(blocked):
-            self.blocked.setdefault((topic, key_hash(key)), blocked.pop((topic, key)))
+        if blocked.all_blocked(topic):
+            blocked.refuse(topic, b"")
+        for key, why in blocked.take(topic):
+            self.blocked.setdefault(topic, {}).setdefault(key_hash(key), why)
 
     def note(self, topic: str, partition: int, code: int, key: bytes | None) -> None:
         """A row that went as a single record has failed, or was dropped while it was held. With or without the lock."""
@@ -229,9 +254,20 @@ class ColumnProducing:
 
     def refuse(self, topic: str, hashed: int) -> None:
         """Raise once for a blocked key: with this the application knows."""
-        detail = self.blocked.pop((topic, hashed), None) or self.blocked.pop((topic, _ANY_KEY), None)
-        if detail is not None:
-            raise KeyBlockedError(topic, detail)
+        mine = self.blocked.get(topic, {})
+        for key in (hashed, _ANY_KEY):
+            if key in mine:
+                detail = mine[key]
+                self.unblock(topic, key)
+                raise KeyBlockedError(topic, detail)
+
+    def unblock(self, topic: str, hashed: int) -> None:
+        """The application knows."""
+        mine = self.blocked.get(topic)
+        if mine is not None:
+            mine.pop(hashed, None)
+            if not mine:
+                del self.blocked[topic]
 
     def harvest(self) -> None:
         """Take in what has become of rows: counts first, and then the failures that they include."""
@@ -253,27 +289,32 @@ class ColumnProducing:
                 continue
             text = KafkaError(failure.code).str()
             if failure.key_hash >= 0:
-                self._block((failure.topic, failure.key_hash), text)
+                self._block(failure.topic, failure.key_hash, text)
                 self._producer._handover.drop_behind(failure.topic, failure.key_hash, failure.code)
         if lost:
             for topic in {block.topic for _, block in self._blocks.values()}:
-                self._block((topic, _ANY_KEY), "more records failed at once than could be noted")
+                self._block(topic, _ANY_KEY, "more records failed at once than could be noted")
         for cohort, (sending, block) in list(self._blocks.items()):
             if not cohort.on_the_way() and not sending.is_current(cohort):
                 del self._blocks[cohort]
                 self._sender.tally.release(block)
 
-    def _block(self, key: tuple[str, int], why: str) -> None:
-        self.blocked[key] = why
-        self._producer._handover.topics[key[0]].close_lanes()
+    def _block(self, topic: str, hashed: int, why: str) -> None:
+        mine = self.blocked.setdefault(topic, {})
+        if len(mine) >= _MOST_BLOCKED:
+            hashed, why = _ANY_KEY, f"records of more keys have failed than are kept in mind; the last: {why}"
+            mine.clear()
+        if _ANY_KEY not in mine:
+            mine[hashed] = why
+        self._producer._handover.topics[topic].close_lanes()
 
     def failures(self) -> list[Failure]:
         """Rows that failed since the last call; their keys are free again, since the application knows now."""
         self.harvest()
-        self._take_over_blocked()
         failures, self._failures = self._failures, []
         for failure in failures:
-            self.blocked.pop((failure.topic, failure.key_hash), None)
+            self._take_over_blocked(failure.topic)
+            self.unblock(failure.topic, failure.key_hash)
         return failures
 
     def forget_purged(self) -> None:

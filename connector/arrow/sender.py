@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from llvmlite.binding import add_symbol
 
@@ -281,9 +282,17 @@ def _headers(batch: pa.RecordBatch, count: int) -> pa.Array | None:
     if column.null_count == count:
         return None
     try:
-        return column if column.type == HEADERS else column.cast(HEADERS)
+        headers = column if column.type == HEADERS else column.cast(HEADERS)
     except pa.ArrowException as error:
         raise UsageError(f"column 'headers' is {column.type}: it has to be {HEADERS}") from error
+    if not pc.any(pc.equal(headers.values.field(0), HINT_HEADER)).as_py():
+        return headers
+    # A hint from elsewhere says nothing about this topic, and readers would look for its epoch.
+    own = [
+        None if row is None else [header for header in row if header["key"] != HINT_HEADER]
+        for row in headers.to_pylist()
+    ]
+    return pa.array(own, HEADERS)
 
 
 def _times(batch: pa.RecordBatch) -> np.ndarray[Any, Any] | None:

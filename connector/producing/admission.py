@@ -33,7 +33,7 @@ class Admission:
         self._config, self._session = config, session
         self._tombstones, self._log_starts, self._topics = tombstones, log_starts, topics
         self._bootstrap = str(config.get("bootstrap.servers"))
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come back here
 
     def first_use(self, topic: str) -> TopicSending[Record]:
         """Join the topic's writers, on the caller's thread, so that errors reach it. See OrderedProducer.produce."""

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from ...partitioner.errors import KeyBlockedError
 from ...partitioner.hashing import key_bytes, key_hash
 from ...partitioner.routing import Route
 from ...partitioner.writers.lanes import Cohort
 from ...partitioner.writers.sending import Held, TopicSending
 from .. import clock
 from ..kafka_errors import may_still_arrive
+from .blocked import BlockedKeys
+from .exclusion import Exclusion
 from .held_record import DeliveryCallback, Record, row_failed, undelivered
 from .holding import Holding
 from .serving import Serving
 from .tombstoning import MoveTombstones
+from .transactions import Transactions
 from .writer_session import WriterSession
 
 if TYPE_CHECKING:
@@ -37,28 +39,30 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 class Deliveries:
     """The delivery reports of one producer.
 
-    columns: the rows of produce_arrow, once it was used. serving: who serves the reports. blocked: {(topic, key): why}
-    of keys of which a record failed unheard. clearing: records that wait for the move tombstones that they caused.
-    log_starts: see MoveTombstones.
+    columns: the rows of produce_arrow, once it was used. serving: who serves the reports. blocked: keys of which a record
+    failed unheard. clearing: records that wait for the move tombstones that they caused. log_starts: see MoveTombstones.
     """
 
     def __init__(
         self,
         raw: Producer,
-        lock: threading.Lock,
+        exclusion: Exclusion,
         session: WriterSession,
         holding: Holding,
+        transactions: Transactions,
         log_starts: Callable[[str], Mapping[int, int]],
     ) -> None:
-        self._lock, self._session, self._holding = lock, session, holding
+        self._exclusion, self._session, self._holding = exclusion, session, holding
+        self._transactions = transactions
         self._request_timeout = session.settings.request_timeout
+        self._given_up_after = session.settings.terms.delivery_timeout + session.settings.terms.margin
         self._transactional = session.settings.transactional_id is not None
         self._events: deque[Callable[[], object]] = deque()
         self._deferred: deque[tuple[DeliveryCallback, KafkaError | None, Message]] = deque()
-        self.serving = Serving(raw, self._run_deferred)
-        self.tombstones = MoveTombstones(raw, self._tombstone_resolved, log_starts)
+        self.serving = Serving(raw, self._run_deferred, lambda: exclusion.run(self.doubt))
+        self.tombstones = MoveTombstones(raw, self._tombstone_resolved, log_starts, transactions, exclusion)
         self.columns: ColumnProducing | None = None
-        self.blocked: dict[tuple[str, bytes], str] = {}
+        self.blocked = BlockedKeys()
         self.clearing = 0
 
     @property
@@ -66,10 +70,9 @@ class Deliveries:
         """Records acknowledged whose callbacks have not run yet."""
         return self.clearing + len(self._deferred)
 
-    @property
-    def any_blocked(self) -> bool:
-        """Whether a key of any topic is blocked."""
-        return bool(self.blocked) or (self.columns is not None and bool(self.columns.blocked))
+    def any_blocked(self, topic: str) -> bool:
+        """Whether a key of this topic is blocked."""
+        return self.blocked.any(topic) or (self.columns is not None and bool(self.columns.blocked.get(topic)))
 
     def told(
         self, sending: TopicSending[Record], cohort: Cohort, callback: DeliveryCallback | None
@@ -95,16 +98,29 @@ class Deliveries:
 
     def told_moved(self, record: Record, cohort: Cohort, key: bytes, route: Route) -> DeliveryCallback:
         """The same for the first write of a moved key on a compacted topic."""
-        return partial(self._delivered_moved, record, cohort, key, route)
+        return partial(self._delivered_moved, record, cohort, key, route, self._transactions.number)
 
     def harvest(self) -> None:
         """Under the lock: count what has become of rows."""
         if self.columns is not None:
             self.columns.harvest()
 
-    def report(self, dropped: list[Held[Record]], error: KafkaError) -> None:
-        """Held records that will not be sent: the application hears of them."""
+    def doubt(self) -> None:
+        """Under the lock: an exception came at an unknown step, so a record may have been counted and never be resolved."""
+        now = clock.now()
+        for sending in self._session.topics.values():
+            sending.doubt(now, now + self._given_up_after)
+
+    def report(self, dropped: list[Held[Record]], error: KafkaError, block: bool = False) -> None:
+        """Held records that will not be sent: the application hears of them. With or without the lock.
+
+        block: nothing of their keys may be sent before it has. With that, under the lock.
+        """
+        if dropped and error.code() not in _PURGED:
+            self._transactions.fail(error)
         for held in dropped:
+            if block and held.key is not None and held.partition is None:
+                self._block(held.record.topic, held.key, error)
             if held.record.callback is row_failed:
                 self._row_failed(error, undelivered(held))
             elif held.record.callback is not None:
@@ -112,10 +128,8 @@ class Deliveries:
 
     def refuse_blocked(self, topic: str, key: bytes) -> None:
         """Raise once for a key whose earlier record failed unheard: with this the application knows."""
-        detail = self.blocked.pop((topic, key), None)
-        if detail is not None:
-            raise KeyBlockedError(topic, detail)
-        if self.columns is not None:
+        self.blocked.refuse(topic, key)
+        if self.columns is not None and self.columns.blocked.get(topic):
             self.columns.refuse(topic, key_hash(key))
 
     def run_event(self, call: Callable[[], object]) -> None:
@@ -127,26 +141,33 @@ class Deliveries:
 
     def _run_deferred(self) -> int:
         """Run what was put aside, on a thread of the application's. Returns how many."""
+        self._exclusion.settle()
         count = 0
         while self._events:
             self._events.popleft()()
             count += 1
         while self._deferred:
-            callback, error, message = self._deferred.popleft()
+            try:
+                callback, error, message = self._deferred.popleft()
+            except IndexError:
+                break  # another thread was faster
             key = message.key()
             if error is not None and key is not None:
-                with self._lock:
-                    self.blocked.pop((message.topic() or "", key_bytes(key)), None)
-                    if self.columns is not None:
-                        self.columns.blocked.pop((message.topic() or "", key_hash(key_bytes(key))), None)
+                self._exclusion.run(partial(self._unblock, message.topic() or "", key_bytes(key)))
             callback(error, message)
             count += 1
         return count
 
     def _block(self, topic: str, key: bytes, error: KafkaError) -> None:
-        self.blocked[topic, key] = error.str()
-        for sending in self._session.topics.values():
+        self.blocked.block(topic, key, error.str(), self._transactions.number)
+        sending = self._session.topics.get(topic)
+        if sending is not None:
             sending.close_lanes()
+
+    def _unblock(self, topic: str, key: bytes) -> None:
+        self.blocked.unblock(topic, key)
+        if self.columns is not None:
+            self.columns.unblock(topic, key_hash(key))
 
     def _delivered(
         self,
@@ -158,21 +179,7 @@ class Deliveries:
     ) -> None:
         """The fate of a record that failed, or of one that the session's thread may have served."""
         ours = threading.get_ident() == self._session.ident
-        dropped: list[Held[Record]] = []
-        with self._lock:
-            if error is None:
-                cohort.last = message
-            else:
-                if may_still_arrive(error.code(), self._transactional):
-                    cohort.settles_at = clock.now() + self._request_timeout
-                key = message.key()
-                if key is not None:
-                    # What was held behind it must not overtake it; and until the application knows, nothing may.
-                    key = key_bytes(key)
-                    dropped = self._holding.drop_key(sending, key)
-                    if (ours or callback in (None, row_failed)) and error.code() not in _PURGED:
-                        self._block(message.topic() or "", key, error)
-            cohort.ended()
+        self._exclusion.run(partial(self._resolved, sending, cohort, callback, ours, error, message))
         if callback is row_failed:
             if error is not None:
                 self._row_failed(error, message)
@@ -181,37 +188,79 @@ class Deliveries:
                 self._deferred.append((callback, error, message))
             else:
                 callback(error, message)
-        if error is not None:
-            self.report(dropped, error)
+
+    def _resolved(
+        self,
+        sending: TopicSending[Record],
+        cohort: Cohort,
+        callback: DeliveryCallback | None,
+        ours: bool,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
+        if error is None:
+            cohort.last = message
+        else:
+            if may_still_arrive(error.code(), self._transactional):
+                cohort.settles_at = clock.now() + self._request_timeout
+            key = message.key()
+            if key is not None:
+                # What was held behind it must not overtake it; and until the application knows, nothing may.
+                key = key_bytes(key)
+                if (ours or callback in (None, row_failed)) and error.code() not in _PURGED:
+                    self._block(message.topic() or "", key, error)
+                self.report(self._holding.drop_key(sending, key), error)
+        cohort.ended()
 
     def _delivered_moved(
-        self, record: Record, cohort: Cohort, key: bytes, route: Route, error: KafkaError | None, message: Message
+        self,
+        record: Record,
+        cohort: Cohort,
+        key: bytes,
+        route: Route,
+        transaction: int,
+        error: KafkaError | None,
+        message: Message,
     ) -> None:
         """The first write of a moved key on a compacted topic: the application hears when its old homes are cleared."""
         if error is not None:
             self._delivered(record.sending, cohort, record.callback, error, message)
             return
 
-        def cleared(failure: KafkaError | None) -> None:
+        def told(failure: KafkaError | None) -> None:
             if record.callback is row_failed:
                 if failure is not None:
                     self._row_failed(failure, message)
             elif record.callback is not None:
                 self._deferred.append((record.callback, failure, message))
-            with self._lock:
-                self.clearing -= 1
 
-        with self._lock:
+        def cleared(failure: KafkaError | None) -> None:
+            told(failure)
+            self._exclusion.run(self._cleared)
+
+        def acknowledged() -> None:
             # Before the record itself counts as resolved: READY has to wait for what follows from it.
-            self.clearing += 1
-            self.tombstones.send(record.topic, record.sending, key, route, cleared)
+            # One that was aborted is not there: its key's old value is the newest, and stays.
+            if transaction == self._transactions.number:
+                self.clearing += 1
+                if self.tombstones.send(record.topic, record.sending, key, route, cleared):
+                    return
+                self.clearing -= 1
+            told(None)
+
+        self._exclusion.run(acknowledged)
         self._delivered(record.sending, cohort, None, None, message)
 
+    def _cleared(self) -> None:
+        self.clearing -= 1
+
     def _tombstone_resolved(self, cohort: Cohort, error: KafkaError | None) -> None:
-        with self._lock:
+        def resolved() -> None:
             cohort.unresolved -= 1
             if error is not None and may_still_arrive(error.code(), self._transactional):
                 cohort.settles_at = clock.now() + self._request_timeout
+
+        self._exclusion.run(resolved)
 
     def _row_failed(self, error: KafkaError, message: Message) -> None:
         """A row of produce_arrow that went as a single record. With or without the lock."""

@@ -7,22 +7,25 @@ is waited for, or is judged by it.
 from __future__ import annotations
 
 import sys
-import threading
 from random import randrange
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ...partitioner.errors import PartitionRefusedError
+from ...partitioner.errors import KeyorderError, PartitionRefusedError
 from ...partitioner.hashing import key_hash
 from ...partitioner.routing import Route
 from ...partitioner.writers.sending import Held, TopicSending
 from .. import clock
 from .deliveries import Deliveries
-from .held_record import Headers, Record, row_failed, with_hint
+from .exclusion import Exclusion
+from .held_record import Headers, Record, row_failed, sendable_size, with_hint
 from .holding import Holding
+from .transactions import Transactions
 from .writer_session import WriterSession
 
+# What the client library raises for a record that it has not taken. After anything else (a signal's) it may have.
+REFUSED = (BufferError, KafkaException, TypeError, ValueError, OverflowError, RuntimeError)
 _STICKY_SECONDS = 0.01
 # Lanes are safe where one thread at a time runs, each of whose steps the others see in their order.
 _GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -32,42 +35,74 @@ class Handover:
     """Where the records of one producer go. topics: those that were used."""
 
     def __init__(
-        self, raw: Producer, lock: threading.Lock, session: WriterSession, deliveries: Deliveries, holding: Holding
+        self,
+        raw: Producer,
+        exclusion: Exclusion,
+        session: WriterSession,
+        deliveries: Deliveries,
+        holding: Holding,
+        transactions: Transactions,
+        topics: dict[str, TopicSending[Record]],
     ) -> None:
-        self._raw, self._lock, self._session = raw, lock, session
-        self._deliveries, self._holding = deliveries, holding
+        self._exclusion, self._session = exclusion, session
+        self._deliveries, self._holding, self._transactions = deliveries, holding, transactions
         self._tombstones = deliveries.tombstones
+        self._most_bytes = session.settings.most_bytes
         self._sticky: dict[str, tuple[int, float]] = {}
+        self._refused: dict[bytes, KafkaError] = {}
         self._produce = raw.produce
-        self.topics: dict[str, TopicSending[Record]] = {}
+        self.topics = topics
 
     def take(self, record: Record, key: bytes | None, explicit: int | None) -> None:
         """Hand over or hold. explicit: where the application placed the record itself.
 
-        Raises BufferError, KeyBlockedError, PartitionRefusedError and what ended the session.
+        Raises BufferError, KafkaException, KeyBlockedError, PartitionRefusedError and what ended the session.
         """
         sending, deliveries = record.sending, self._deliveries
         if self._session.failure is not None:
             raise self._session.failure
-        if key is not None and (deliveries.blocked or (deliveries.columns is not None and deliveries.columns.blocked)):
+        if record.topic in self._session.failures:
+            raise self._session.failures[record.topic]
+        if key is not None and deliveries.any_blocked(record.topic):
             deliveries.refuse_blocked(record.topic, key)
         route = sending.routing.of(key) if key is not None and explicit is None else None
         now = clock.now()
         if explicit is not None and explicit >= sending.timeline.newest.count:
             raise PartitionRefusedError(record.topic, explicit, sending.timeline.newest.count)
-        retiring = explicit is not None and sending.retiring(explicit)
-        if now >= self._session.send_until or retiring or sending.must_wait(key, route):
-            if self._holding.full:
+        if now >= self._session.send_until or self._must_wait(sending, key, route, explicit):
+            self._transactions.check_open()
+            size = self._size(record, key, route)
+            if not self._holding.room(size):
                 raise BufferError("Local: Queue full (records are held by a layout change or a lapsed lease)")
-            self._holding.hold(key, record, now, explicit)
+            self._holding.hold(key, record, now, explicit, size)
         else:
             self._hand_over(record, key, route, explicit)
-            if key is not None and route is not None and self._plain(record.topic, route):
+            if key is not None and route is not None and self._plain(record.topic, sending, route):
                 sending.open_lane(key, route)
 
-    def _plain(self, topic: str, route: Route) -> bool:
+    def take_late(self, record: Record, key: bytes | None, explicit: int | None) -> None:
+        """The same for a record from a signal handler that interrupted this: nobody is there to be told but the callback."""
+        try:
+            self.take(record, key, explicit)
+        except Exception as error:  # whatever it is, the record was not taken
+            cause = error.args[0] if error.args else None
+            failed = cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+            self._deliveries.report([Held(key, record, partition=explicit)], failed, block=True)
+
+    @staticmethod
+    def _must_wait(sending: TopicSending[Any], key: bytes | None, route: Route | None, explicit: int | None) -> bool:
+        return (explicit is not None and sending.retiring(explicit)) or sending.must_wait(key, route)
+
+    def _size(self, record: Record, key: bytes | None, route: Route | None) -> int:
+        """The record's bytes when it is sent, with the hint that it may have by then."""
+        change = record.sending.timeline.change
+        hint = None if route is None else route.header if change is None else str(change.epoch).encode()
+        return sendable_size(record, key, hint, self._most_bytes)
+
+    def _plain(self, topic: str, sending: TopicSending[Any], route: Route) -> bool:
         """Whether records of a route may go without the lock: no key is blocked, and none has to be cleared elsewhere."""
-        return _GIL and not self._deliveries.any_blocked and not (route.hint and self._tombstones.clears(topic))
+        clears = route.hint and sending.timeline.ordered and self._tombstones.clears(topic)
+        return _GIL and not self._deliveries.any_blocked(topic) and not clears
 
     def take_row(
         self,
@@ -82,9 +117,11 @@ class Handover:
         record = Record(topic, sending, value, row_failed, timestamp, headers)
         route = None if key is None else sending.routing.of(key)
         if sending.must_wait(key, route):
-            if self._holding.full:
+            self._transactions.check_open()
+            size = self._size(record, key, route)
+            if not self._holding.room(size):
                 return False
-            self._holding.hold(key, record, clock.now())
+            self._holding.hold(key, record, clock.now(), size=size)
             return True
         try:
             self._hand_over(record, key, route, None)
@@ -113,49 +150,90 @@ class Handover:
 
     def pump(self) -> None:
         """Send what no longer has to wait. Called by the session's thread after every turn, without the lock."""
+        self._exclusion.settle()
         self._tombstones.pump()
-        with self._lock:
+        with self._exclusion.lock:
             self._deliveries.harvest()
             for sending in self.topics.values():
                 if sending.held:
+                    self._refused.clear()
                     self._holding.release(sending, self._release_one)
+            self._expire()
+
+    def expire(self) -> None:
+        """Give up on what has been held too long: as the client library on what it cannot send. Without the lock."""
+        if self._holding.count:
+            self._exclusion.run(self._expire)
+
+    def fail_topic(self, topic: str, error: KeyorderError) -> None:
+        """Under the lock: nothing more goes to this topic."""
+        sending = self.topics.get(topic)
+        if sending is not None:
+            self._deliveries.report(self._holding.drop_topic(sending), KafkaError(KafkaError._FAIL, str(error)))
+
+    def _expire(self) -> None:
+        expired = self._holding.drop_expired(clock.now())
+        self._deliveries.report(expired, KafkaError(KafkaError._MSG_TIMED_OUT), block=True)
 
     def _hand_over(self, record: Record, key: bytes | None, route: Route | None, explicit: int | None) -> None:
         """Give a record to the client library. Raises BufferError when its queue is full."""
         headers = record.headers
+        header = None
         if explicit is not None:
             partition = explicit
         elif route is None:
             partition = self.place_unkeyed(record.topic, record.sending)
         else:
-            partition = route.home
-            if route.header is not None:
-                headers = with_hint(headers, route.header)
-        cohort = record.sending.cohort(partition)
-        if key is not None and route is not None and self._tombstones.needed(record.topic, key, route):
+            partition, header = route.home, route.header
+        if headers or header is not None:
+            headers = with_hint(headers, header)
+        sending = record.sending
+        cohort = sending.cohort(partition)
+        if (
+            key is not None
+            and route is not None
+            and self._tombstones.needed(record.topic, key, route, sending.timeline)
+        ):
             done = self._deliveries.told_moved(record, cohort, key, route)
         else:
-            done = self._deliveries.told(record.sending, cohort, record.callback)
-        if headers is None:
-            self._produce(record.topic, record.value, key, partition, done, None, record.timestamp)
-        else:
-            self._produce(record.topic, record.value, key, partition, done, None, record.timestamp, headers)
-        cohort.started()
+            done = self._deliveries.told(sending, cohort, record.callback)
+        try:
+            # Counted first: what is counted too often keeps READY waiting, what is counted too late lets it come too early.
+            cohort.started()
+            if headers is None:
+                self._produce(record.topic, record.value, key, partition, done, None, record.timestamp)
+            else:
+                self._produce(record.topic, record.value, key, partition, done, None, record.timestamp, headers)
+        except REFUSED:
+            cohort.ended()
+            raise
+        except BaseException:
+            self._deliveries.doubt()
+            raise
 
     def _release_one(self, held: Held[Record], route: Route | None) -> bool:
         now = clock.now()
         if now >= self._session.send_until:
             return False
         timeline = held.record.sending.timeline
+        error: KafkaError | None = None
         if held.partition is not None and held.partition >= timeline.newest.count:
             # it was retired while the record waited
-            self._deliveries.report([held], KafkaError(KafkaError._UNKNOWN_PARTITION))
-            return True
-        try:
-            self._hand_over(held.record, held.key, route, held.partition)
-        except BufferError:
-            return False
-        except KafkaException as raised:
-            self._deliveries.report([held], raised.args[0])
+            error = KafkaError(KafkaError._UNKNOWN_PARTITION)
+        elif held.key is not None and held.key in self._refused:
+            error = self._refused[held.key]  # it would overtake the one before it
+        else:
+            try:
+                self._hand_over(held.record, held.key, route, held.partition)
+            except BufferError:
+                return False
+            except KafkaException as raised:
+                error = raised.args[0]
+            except (TypeError, ValueError, OverflowError) as raised:
+                error = KafkaError(KafkaError._INVALID_ARG, str(raised))
+        if error is not None:
+            self._deliveries.report([held], error, block=True)
+            if held.key is not None:
+                self._refused[held.key] = error
         self._holding.waited(now - held.since)
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from ...partitioner.routing import Route
 from ...partitioner.writers.sending import Held, TopicSending
@@ -13,38 +13,54 @@ _TIMES = 100_000
 
 
 class Holding:
-    """Held records, each in its topic's queue. limit: the most of them. count: how many there are."""
+    """Held records, each in its topic's queue.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    topics: those that were used. limit, limit_bytes: the most of them. seconds: how long one is held at most.
+    """
+
+    def __init__(
+        self, topics: Mapping[str, TopicSending[Record]], limit: int, limit_bytes: int, seconds: float
+    ) -> None:
+        self._topics, self._limit, self._limit_bytes, self._seconds = topics, limit, limit_bytes, seconds
         self._times: deque[float] = deque(maxlen=_TIMES)
-        self.count = 0
 
     @property
-    def full(self) -> bool:
-        """Whether no more may be held."""
-        return self.count >= self._limit
+    def count(self) -> int:
+        """How many there are. Counted where they are: no interruption can make a count of its own wrong."""
+        return sum(len(sending.held) for sending in list(self._topics.values()))
 
-    def hold(self, key: bytes | None, record: Record, now: float, partition: int | None = None) -> None:
-        """Put a record behind all that are held. partition: where the application placed it itself."""
-        record.sending.hold(key, record, now, partition)
-        self.count += 1
+    def room(self, size: int) -> bool:
+        """Whether one more record of so many bytes may be held."""
+        topics = self._topics.values()
+        if sum(len(sending.held) for sending in topics) >= self._limit:
+            return False
+        held = sum(sending.held_bytes for sending in topics)
+        return held + size <= self._limit_bytes
+
+    def hold(self, key: bytes | None, record: Record, now: float, partition: int | None = None, size: int = 0) -> None:
+        """Put a record behind all that are held. partition: where the application placed it itself. size: bytes."""
+        record.sending.hold(key, record, now, partition, size)
 
     def drop_key(self, sending: TopicSending[Record], key: bytes | None) -> list[Held[Record]]:
         """Take out the held records of one key, whose earlier record failed."""
-        dropped = sending.drop_key(key)
-        self.count -= len(dropped)
-        return dropped
+        return sending.drop_key(key)
 
-    def drop_all(self, topics: Iterable[TopicSending[Record]]) -> list[Held[Record]]:
+    def drop_topic(self, sending: TopicSending[Record]) -> list[Held[Record]]:
+        """Take out what is held of one topic."""
+        return list(sending.drop_held())
+
+    def drop_all(self) -> list[Held[Record]]:
         """Take out everything (abort, purge)."""
-        dropped = [held for sending in topics for held in sending.drop_held()]
-        self.count -= len(dropped)
-        return dropped
+        return [held for sending in self._topics.values() for held in sending.drop_held()]
+
+    def drop_expired(self, now: float) -> list[Held[Record]]:
+        """Take out what has been held too long, and what is held of the same keys behind it."""
+        topics = list(self._topics.values())
+        return [held for sending in topics for held in sending.drop_expired(now - self._seconds)]
 
     def release(self, sending: TopicSending[Record], send: Callable[[Held[Record], Route | None], bool]) -> None:
         """Offer what is held of a topic to `send`, as TopicSending.release."""
-        self.count -= sending.release(send)
+        sending.release(send)
 
     def waited(self, seconds: float) -> None:
         """A held record was sent."""

@@ -41,6 +41,10 @@ class LogStarts:
         """{partition: log start} as last heard; a partition of which nothing was heard is missing."""
         return self._known.get(topic, {})
 
+    def let_go(self) -> None:
+        """Let the thread end."""
+        self._closing.set()
+
     def close(self) -> None:
         """End the thread."""
         self._closing.set()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +13,15 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ...partitioner.errors import PartitionRefusedError
 from ...partitioner.hashing import key_bytes
+from ...partitioner.writers.sending import TopicSending
 from .. import clock
-from ..callbacks import wrapped
 from ..config import connection_of, producer_settings
 from .admission import Admission
 from .at_exit import leave_at_exit
 from .batches import produce_each
 from .deliveries import Deliveries
-from .handover import Handover
+from .exclusion import Exclusion
+from .handover import REFUSED, Handover
 from .held_record import DeliveryCallback, Headers, Record, with_hint
 from .holding import Holding
 from .log_starts import LogStarts
@@ -31,8 +34,21 @@ if TYPE_CHECKING:
     from ..arrow.tally import Failure
 
 _now = clock.now
-# What the client library raises for a record that it has not taken. After anything else (a signal's) it may have.
-_REFUSED = (BufferError, KafkaException, TypeError, ValueError, OverflowError, RuntimeError)
+_EVENTS = ("error_cb", "throttle_cb", "stats_cb")
+# How long close() waits for the session's thread to leave the writer set, and for other threads to leave the client. Seconds.
+_PATIENCE = 10.0
+
+
+def _weakly(method: Callable[..., object]) -> Callable[..., None]:
+    """Call a method of an object as long as somebody else holds that object: a thread must not keep its producer alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> None:
+        found = reference()
+        if found is not None:
+            found(*arguments)
+
+    return call
 
 
 class OrderedProducer:
@@ -49,23 +65,42 @@ class OrderedProducer:
         self._settings, theirs = producer_settings({**config, **kwargs} if kwargs else config)
         self._config = dict(theirs)
         connection = connection_of(theirs)
-        self._raw = Producer(wrapped(theirs, lambda call: self._deliveries.run_event(call)))
-        self._lock = threading.Lock()
-        self._session = WriterSession(connection, self._settings, self._raw, self._lock, lambda: self._handover.pump())
+        self._events = {name: theirs[name] for name in _EVENTS if callable(theirs.get(name))}
+        self._raw = Producer(
+            {**theirs, **{name: partial(_run_event, weakref.ref(self), name) for name in self._events}}
+        )
+        self._exclusion = Exclusion()
+        self._lock = self._exclusion.lock
+        self._session = WriterSession(connection, self._settings, self._raw, self._lock)
         self._log_starts = LogStarts(connection)
-        self._holding = Holding(self._settings.hold_limit)
-        self._deliveries = Deliveries(self._raw, self._lock, self._session, self._holding, self._log_starts.of)
+        self._topics: dict[str, TopicSending[Record]] = {}
+        limits = self._settings.hold_limit, self._settings.hold_limit_bytes, self._settings.terms.delivery_timeout
+        self._holding = Holding(self._topics, *limits)
+        self._transactions = Transactions(self._raw, self._settings.transactional_id is not None)
+        self._deliveries = Deliveries(
+            self._raw, self._exclusion, self._session, self._holding, self._transactions, self._log_starts.of
+        )
         self._serving = self._deliveries.serving
-        self._handover = Handover(self._raw, self._lock, self._session, self._deliveries, self._holding)
-        self._topics = self._handover.topics
+        self._handover = Handover(
+            self._raw, self._exclusion, self._session, self._deliveries, self._holding, self._transactions, self._topics
+        )
         self._admission = Admission(
             self._config, self._session, self._deliveries.tombstones, self._log_starts, self._topics
         )
-        self._transactions = Transactions(self._raw)
-        self._session.harvest, self._session.serve = self._deliveries.harvest, self._serving.for_session
+        self._session.harvest, self._session.serve = (
+            _weakly(self._deliveries.harvest),
+            _weakly(self._serving.for_session),
+        )
+        self._session.pump, self._session.topic_failed = (
+            _weakly(self._handover.pump),
+            _weakly(self._handover.fail_topic),
+        )
         self._produce, self._told = self._raw.produce, self._deliveries.told
         self._closed = False
+        self._closing = threading.Lock()
+        self._close_wanted = self._released = False
         self._session.start()
+        weakref.finalize(self, _let_go, self._session, self._log_starts).atexit = False
         leave_at_exit(self)
 
     def produce(
@@ -93,15 +128,18 @@ class OrderedProducer:
                 cohort = lane.cohort
                 known = cohort.told
                 told = known[1] if known[0] is done else self._told(sending, cohort, done)
-                more = headers if lane.header is None else with_hint(headers, lane.header)
-                cohort.started()
-                if lanes.open and _now() < self._session.send_until:
-                    try:
+                more = with_hint(headers, lane.header) if headers or lane.header is not None else headers
+                try:
+                    cohort.started()
+                    if lanes.open and _now() < self._session.send_until:
                         self._produce(topic, value, data, cohort.partition, told, None, timestamp, more)
-                    except _REFUSED:
-                        cohort.ended()
-                        raise
-                    return
+                        return
+                except REFUSED:
+                    cohort.ended()
+                    raise
+                except BaseException:
+                    self._exclusion.run(self._deliveries.doubt)
+                    raise
                 cohort.ended()
         if self._closed:
             raise RuntimeError("Producer has been closed")
@@ -110,8 +148,15 @@ class OrderedProducer:
             raise PartitionRefusedError(topic, partition)
         sending = sending or self._admission.first_use(topic)
         record = Record(topic, sending, value, done, timestamp, headers)
-        with self._lock:
-            self._handover.take(record, data, explicit)
+        if self._exclusion.interrupted:
+            # A signal handler's record. It goes when the call that it interrupted has let go of the lock.
+            self._exclusion.run(partial(self._handover.take_late, record, data, explicit))
+            return
+        try:
+            with self._lock:
+                self._handover.take(record, data, explicit)
+        finally:
+            self._settle()
 
     def produce_control_record(
         self, topic: str, partition: int, key: bytes, value: bytes, on_delivery: DeliveryCallback
@@ -155,9 +200,12 @@ class OrderedProducer:
 
             with self._lock:
                 deliveries.columns = deliveries.columns or ColumnProducing(
-                    self, native({"keyorder.arrow.native": self._settings.arrow_native})
+                    weakref.proxy(self), native({"keyorder.arrow.native": self._settings.arrow_native})
                 )
-        return deliveries.columns.produce(topic, data)
+        try:
+            return deliveries.columns.produce(topic, data)
+        finally:
+            self._settle()
 
     def arrow_failures(self) -> list[Failure]:
         """Rows of produce_arrow that failed since the last call: topic, partition (-1: none yet), error code, hash of the key.
@@ -173,18 +221,31 @@ class OrderedProducer:
 
     def poll(self, timeout: float = -1) -> int:
         """Run delivery callbacks for up to `timeout` seconds (-1: until there is one). Returns how many events ran."""
-        return self._serving.poll(timeout)
+        try:
+            self._handover.expire()
+            return self._serving.poll(timeout)
+        finally:
+            self._settle()
 
     def flush(self, timeout: float = -1) -> int:
-        """Wait until every record, held ones included, is delivered or failed. Returns how many are left."""
+        """Wait until every record, held ones included, is delivered or failed. Returns how many are left.
+
+        In a signal handler that interrupted produce() what is held stays so, and is among those left.
+        """
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
-        while True:
-            self._serving.flush(deadline)
-            left = len(self)
-            if left and self._session.failure is not None:
-                raise self._session.failure
-            if not left or (deadline is not None and clock.now() >= deadline):
-                return left
+        try:
+            while True:
+                self._handover.expire()
+                self._serving.flush(deadline)
+                left = len(self)
+                if left and self._session.failure is not None:
+                    raise self._session.failure
+                if not left or (deadline is not None and clock.now() >= deadline):
+                    return left
+                if not len(self._raw) and self._exclusion.interrupted:
+                    return left
+        finally:
+            self._settle()
 
     def __len__(self) -> int:
         """Records that are held or on their way, and callbacks not yet run."""
@@ -196,10 +257,16 @@ class OrderedProducer:
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Drop records; their callbacks hear of it. Held records count as queued."""
         if in_queue:
-            with self._lock:
-                dropped = self._holding.drop_all(self._topics.values())
-            self._deliveries.report(dropped, KafkaError(KafkaError._PURGE_QUEUE))
+            error = KafkaError(KafkaError._PURGE_QUEUE)
+            self._exclusion.run(lambda: self._drop_held(error))
         self._raw.purge(in_queue, in_flight, blocking)
+        self._settle()
+
+    def _drop_held(self, error: KafkaError) -> None:
+        dropped = self._holding.drop_all()
+        if dropped:
+            self._transactions.fail(error)
+        self._deliveries.report(dropped, error)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """The cluster's metadata, as confluent_kafka.Producer.list_topics."""
@@ -222,23 +289,37 @@ class OrderedProducer:
 
     def begin_transaction(self) -> None:
         """As confluent_kafka.Producer.begin_transaction."""
-        self._raw.begin_transaction()
+        with self._lock:
+            self._transactions.begin()
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Wait for held records, then commit, as confluent_kafka.Producer.commit_transaction.
 
-        After an error that is neither retriable nor asks for an abort its result is unknown: close this producer, make a
-        new one under the same `transactional.id` and let it `init_transactions()`, which decides it.
+        Raises KafkaException: `retriable()` while records are held or on their way (_TIMED_OUT: call it again),
+        `txn_requires_abort()` if one of this transaction was held and then failed. After an error that is neither its result
+        is unknown: close this producer, make a new one under the same `transactional.id` and let it `init_transactions()`,
+        which decides it.
         """
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self.flush(timeout)
-        self._transactions.commit(timeout)
+        with self._lock:
+            self._transactions.ending(len(self))
+        self._transactions.commit(-1 if deadline is None else max(0.0, deadline - clock.now()))
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Drop held records (their callbacks hear of a purge), then abort the transaction."""
-        self.purge(in_queue=True, in_flight=False)
+        purged = KafkaError(KafkaError._PURGE_QUEUE)
+        with self._lock:
+            over = self._transactions.aborting()
+            tombstones = self._deliveries.tombstones.abort()
+            self._deliveries.report(self._holding.drop_all(), purged)
+        for told in tombstones:
+            told(purged)
+        self._raw.purge(in_queue=True, in_flight=False)
         self._transactions.abort(timeout)
-        if self._deliveries.columns is not None:
-            with self._lock:
+        with self._lock:
+            self._deliveries.blocked.forget_transaction(over)
+            if self._deliveries.columns is not None:
                 self._deliveries.columns.forget_purged()
         self._transactions.ended(False)
 
@@ -255,8 +336,23 @@ class OrderedProducer:
             return self._holding.times()
 
     def close(self, timeout: float = -1) -> bool:
-        """Deliver everything, leave the writer set, release all resources. True when nothing was left undelivered."""
-        if self._closed:
+        """Deliver everything, leave the writer set, release all resources. True when nothing was left undelivered.
+
+        May be called anywhere. In a signal handler or a callback beneath another call of this producer it returns False at
+        once: the producer is closed when that call ends.
+        """
+        if self._exclusion.interrupted or self._serving.inside:
+            self._close_wanted = True
+            return False
+        if not self._closing.acquire(blocking=False):
+            return False  # another thread, or the call that was interrupted here, is at it
+        try:
+            return self._close(timeout)
+        finally:
+            self._closing.release()
+
+    def _close(self, timeout: float) -> bool:
+        if self._released:
             return True
         try:
             left = self.flush(timeout)
@@ -267,11 +363,13 @@ class OrderedProducer:
             left = len(self)
         finally:
             self._end()
-            self._session.stop(10)
+            self._session.stop(_PATIENCE)
             self._log_starts.close()
             if self._deliveries.columns is not None:
                 self._deliveries.columns.close()
-            self._raw.close()
+            if self._serving.end(_PATIENCE):
+                self._raw.close()
+            self._released = True
             self._transactions.ended(None)
         return left == 0
 
@@ -295,3 +393,23 @@ class OrderedProducer:
             self._closed = True
             for sending in self._topics.values():
                 sending.close_lanes()
+
+    def _settle(self) -> None:
+        """What a signal handler or a callback beneath the call that ends now could not do: see Exclusion."""
+        self._exclusion.settle()
+        if self._close_wanted and not self._exclusion.interrupted and not self._serving.inside:
+            self._close_wanted = False
+            self.close()
+
+
+def _run_event(producer: weakref.ref[OrderedProducer], name: str, *arguments: Any) -> None:
+    """An event callback of the application. The client must not keep it alive: it may lead back to the producer."""
+    found = producer()
+    if found is not None:
+        found._deliveries.run_event(partial(found._events[name], *arguments))
+
+
+def _let_go(session: WriterSession, log_starts: LogStarts) -> None:
+    """A producer was dropped without close(): its threads end by themselves."""
+    session.let_go()
+    log_starts.let_go()

@@ -17,17 +17,20 @@ _SLICE, _MOMENT = 0.05, 0.001
 
 
 class Serving:
-    """Waits of one client. run_deferred: runs what was put aside, on the application's thread, and returns how many."""
+    """Waits of one client. run_deferred: runs what was put aside, on the application's thread, and returns how many.
 
-    def __init__(self, raw: Producer, run_deferred: Callable[[], int]) -> None:
-        self._raw, self._run_deferred = raw, run_deferred
+    broken_off: an exception, of a callback or of a signal, came out of the client: a report may not have been counted.
+    """
+
+    def __init__(self, raw: Producer, run_deferred: Callable[[], int], broken_off: Callable[[], None]) -> None:
+        self._raw, self._run_deferred, self._broken_off = raw, run_deferred, broken_off
         self._waiting: dict[int, float] = {}
+        self._left = threading.Event()
+        self._ended = False
         self.by_session = False
 
     def poll(self, timeout: float | None) -> int:
         """See OrderedProducer.poll."""
-        if timeout == 0:
-            return self._run_deferred() + int(self._raw.poll(0)) + self._run_deferred()
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         while True:
             served = self._wait(self._raw.poll, deadline)
@@ -49,14 +52,42 @@ class Serving:
         finally:
             self.by_session = False
 
+    @property
+    def inside(self) -> bool:
+        """Whether this thread is in the client's poll() or flush(): a callback or a signal handler runs beneath it."""
+        return threading.get_ident() in self._waiting
+
+    def end(self, timeout: float) -> bool:
+        """Let no thread into the client any more, and wait until those that are there have left.
+
+        False after `timeout` seconds: a callback may be stuck there.
+        """
+        self._ended = True
+        me, deadline = threading.get_ident(), clock.now() + timeout
+        while any(thread != me for thread in list(self._waiting)):
+            if clock.now() >= deadline:
+                return False
+            self._left.wait(_SLICE)
+            self._left.clear()
+        return True
+
     def _wait(self, wait: Callable[[float], int], deadline: float | None) -> int:
         me, now = threading.get_ident(), clock.now()
+        outer = self._waiting.get(me)
         # First seen to wait, then what was put aside: the session puts nothing aside in between, but for one that it is at.
         self._waiting[me] = now
         try:
+            if self._ended:
+                raise RuntimeError("Producer has been closed")
             count = self._run_deferred()
             most = _MOMENT if count or self.by_session else _SLICE
             count += int(wait(most if deadline is None else max(0.0, min(most, deadline - now))))
+        except BaseException:
+            if not self._ended:
+                self._broken_off()
+            raise
         finally:
-            self._waiting.pop(me, None)
+            if outer is None:
+                self._waiting.pop(me, None)
+                self._left.set()
         return count + self._run_deferred()

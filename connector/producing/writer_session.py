@@ -6,6 +6,9 @@ touched under the producer's lock alone, and never while the client library may 
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -16,8 +19,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from ...partitioner.errors import (
     BrokerUnreachableError,
     IneligibleWriterError,
+    KafkaOperationError,
     KeyorderError,
     NotAuthorizedError,
+    OrderError,
     PeerError,
     UnmanagedTopicError,
 )
@@ -40,12 +45,21 @@ from ..metadata import acquaint
 from .answering import Answering
 from .proof import Proof
 
+_UNPRINTABLE, _NAME_LENGTH = re.compile(r"[^A-Za-z0-9._]+"), 40
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.003
+# What a producer that was dropped without close() may take to deliver; how long the last callbacks are kept at hand.
+_LET_GO_SECONDS, _CALLBACKS_SECONDS = 5.0, 1.0
 
 
 def control_producer(config: Mapping[str, Any]) -> Producer:
     """The client that writes a writer's own records."""
     return Producer({**connection_of(config), "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 10_000})
+
+
+def default_writer_id(client: str) -> str:
+    """Names the client, the machine and the process, for whoever waits for this writer; and no two writers alike."""
+    names = [_UNPRINTABLE.sub("_", name)[:_NAME_LENGTH] for name in (client, socket.gethostname())]
+    return "-".join([*names, str(os.getpid()), uuid.uuid4().hex[:8]])
 
 
 class WriterSession(threading.Thread):
@@ -55,6 +69,8 @@ class WriterSession(threading.Thread):
     harvest: under the lock, takes in what is counted elsewhere of records on the way, before that is judged.
     serve: serves delivery reports, without waiting.
     initialized: `init_transactions()` was called; a writer may not join before.
+    failure: what stopped this writer. failures: what stopped it for single topics; the others go on.
+    topic_failed: under the lock, told of these.
     pump: sends what may be sent of the held records; called without the lock.
     reader, control: clients in place of its own, for many sessions in one process that somebody else drives.
     """
@@ -64,15 +80,15 @@ class WriterSession(threading.Thread):
         config: Mapping[str, Any],
         settings: ProducerSettings,
         data: Producer,
-        lock: threading.Lock,
-        pump: Callable[[], None],
+        lock: Any,
+        pump: Callable[[], None] = lambda: None,
         reader: ControlReader | None = None,
         control: Producer | None = None,
     ) -> None:
         super().__init__(name="keyorder-writer", daemon=True)
-        self.settings, self._lock, self._data, self._pump = settings, lock, data, pump
+        self.settings, self._lock, self._data, self.pump = settings, lock, data, pump
         self._servers = str(config.get("bootstrap.servers"))
-        self.writer_id = settings.writer_id or f"{config.get('client.id', 'writer')}-{uuid.uuid4().hex[:12]}"
+        self.writer_id = settings.writer_id or default_writer_id(str(config.get("client.id", "writer")))
         self.lease = LeaseKeeper(
             self.writer_id, settings.terms, settings.transactional_id, settings.transaction_timeout_ms
         )
@@ -82,7 +98,9 @@ class WriterSession(threading.Thread):
         self.send_until = float("-inf")
         self.harvest: Callable[[], None] = lambda: None
         self.serve: Callable[[], object] = lambda: data.poll(0)
+        self.topic_failed: Callable[[str, KeyorderError], None] = lambda topic, error: None
         self.failure: KeyorderError | None = None
+        self.failures: dict[str, KeyorderError] = {}
         self._reader = reader or ControlReader(config)
         self._reader.interested = self._is_ours
         self._control = control or control_producer(config)
@@ -96,6 +114,8 @@ class WriterSession(threading.Thread):
         self._looked_for: tuple[str, frozenset[str]] | None = None
         self._roll_called: dict[str, int] = {}
         self._stopping = threading.Event()
+        self._let_go = False
+        self._callbacks_kept_until = clock.now()
         self._acquainted = control is not None
         self._slot = writer_slot(self.writer_id, settings.transactional_id)
         self._lease_prefix = b":" + self.writer_id.encode()
@@ -118,14 +138,24 @@ class WriterSession(threading.Thread):
             )
         if topic in self._refused:
             raise self._refused[topic]
-        if self.failure is not None:
-            raise self.failure
+        if self.failure is not None or topic in self.failures:
+            raise self.failure or self.failures[topic]
+        if topic not in self.topics:
+            raise RuntimeError("Producer has been closed")  # meanwhile
         return self.topics[topic]
 
     def stop(self, timeout: float) -> None:
-        """End the lease. To be called with nothing in flight."""
+        """End the lease. To be called with nothing in flight. Returns after `timeout` seconds at most."""
         self._stopping.set()
-        self.join(timeout)
+        for event in list(self._wanted.values()):
+            event.set()
+        if threading.current_thread() is not self:
+            self.join(timeout)
+
+    def let_go(self) -> None:
+        """Nobody uses this writer any more: deliver what the client library has, for a moment, and end. Does not wait."""
+        self._let_go = True
+        self._stopping.set()
 
     def run(self) -> None:
         """The thread. An error that order cannot survive stops the producer, and every waiter hears of it."""
@@ -138,12 +168,19 @@ class WriterSession(threading.Thread):
                         raise
                     # A leader is away: the lease goes on by its own rules, and what cannot be proven is not sent.
                     self._look = None
+            if self._let_go:
+                self._data.flush(_LET_GO_SECONDS)
             if self._leave():
                 self._control.flush(5)
         except KeyorderError as error:
             self._fail(error)
         except KafkaException as raised:
             self._fail(translate(raised.args[0], "use", "the control topics", self._servers))
+        except Exception as error:
+            # Whoever closed the producer did not wait for this thread. Anything else must be known to who sends.
+            if not self._stopping.is_set():
+                self._fail(KafkaOperationError("keep the writer's lease", repr(error)))
+                raise
         finally:
             self.send_until = float("-inf")
             self._reader.close()
@@ -187,14 +224,20 @@ class WriterSession(threading.Thread):
         self._reader.add(slots)
         for message in self._reader.poll(self._patience()):
             self._take(message)
-        for topic in [topic for topic in list(self._wanted) if topic in self._parked]:
-            self._take(self._parked.pop(topic))
+        for topic in list(self._wanted):
+            self._take_parked(topic)
         self._control.poll(0)
         now = clock.now()
         self._keep_lease(now)
         self._admit_topics()
-        self._answering.answer(self.topics, self.serve, self.harvest, now)
-        self._pump()
+        self._answering.answer(self._working_topics(), self.serve, self.harvest, now)
+        if not self._stopping.is_set():
+            self.pump()
+        if now >= self._callbacks_kept_until:
+            self._callbacks_kept_until = now + _CALLBACKS_SECONDS
+            with self._lock:
+                for sending in self.topics.values():
+                    sending.forget_callbacks()
 
     def _patience(self) -> float:
         """How long to wait for the next control record, given what else is to do."""
@@ -213,20 +256,60 @@ class WriterSession(threading.Thread):
 
     def _take(self, message: ControlMessage) -> None:
         topic = topic_of_key(message.key)
-        if topic is not None and topic not in self._wanted:
-            self._parked[topic] = message  # somebody else's, and not looked into; it may be wanted later
+        if topic is not None:
+            self._take_timeline(topic, message)
             return
         record = message.record
         if isinstance(record, Lease) and record.identity == (self.writer_id, self.settings.transactional_id):
             self.lease.read(record, message.offset, clock.now())
             if self.lease.standing is Standing.SUPERSEDED:
                 raise IneligibleWriterError(self.writer_id, "a newer process joined under this id")
-        elif isinstance(record, Timeline):
-            self._timelines[record.topic] = record
-            with self._lock:
-                sending = self.topics.get(record.topic)
-                if sending is not None:
-                    sending.apply(record)
+
+    def _take_timeline(self, topic: str, message: ControlMessage) -> None:
+        """One topic's trouble is that topic's: the others go on."""
+        if topic not in self._wanted:
+            self._parked[topic] = message  # somebody else's, and not looked into; it may be wanted later
+            return
+        self._take_parked(topic)  # an older one, if it became wanted only now
+        if topic in self.failures:
+            return
+        try:
+            record = message.record
+            if isinstance(record, Timeline):
+                with self._lock:
+                    sending = self.topics.get(topic)
+                    if sending is not None:
+                        sending.apply(record)
+                self._timelines[topic] = record
+        except OrderError as error:
+            self._fail_topic(topic, error)
+
+    def _take_parked(self, topic: str) -> None:
+        message = self._parked.pop(topic, None)
+        if message is not None:
+            self._take_timeline(topic, message)
+
+    def _fail_topic(self, topic: str, error: KeyorderError) -> None:
+        with self._lock:
+            self.failures[topic] = error
+            sending = self.topics.get(topic)
+            if sending is not None:
+                sending.close_lanes()
+            self.topic_failed(topic, error)
+        event = self._wanted.get(topic)
+        if event is not None:
+            event.set()
+
+    def _working_topics(self) -> dict[str, TopicSending[Any]]:
+        return {topic: sending for topic, sending in list(self.topics.items()) if topic not in self.failures}
+
+    def _leased_topics(self, now: float) -> list[str]:
+        """What the lease names: changes of these wait for this writer. Under the lock."""
+        return [
+            topic
+            for topic in list(self._wanted)
+            if topic not in self.failures or (topic in self.topics and not self.topics[topic].settled(now))
+        ]
 
     def _keep_lease(self, now: float) -> None:
         self.lease.tick(now)
@@ -239,15 +322,18 @@ class WriterSession(threading.Thread):
                 self.harvest()
                 clear = all(sending.settled(now) for sending in self.topics.values())
                 self._proof.joining(self.topics)
+                topics = self._leased_topics(now)
             if clear:
-                self._write_lease(self.lease.join(uuid.uuid4().hex, self._wanted, now))
+                self._write_lease(self.lease.join(uuid.uuid4().hex, topics, now))
         elif standing is Standing.LIVE:
             called = self._roll_call()
             if self.settings.transactional_id and not self.lease.proven:
                 with self._lock:
                     self.harvest()
                     self._proof.look(self.topics)
-            renewal = self.lease.renew(now, self._wanted, due=called)
+            with self._lock:
+                topics = self._leased_topics(now)
+            renewal = self.lease.renew(now, topics, due=called)
             if renewal is not None:
                 self._write_lease(renewal)
             self._look_after_join()
@@ -289,7 +375,9 @@ class WriterSession(threading.Thread):
             if event.is_set() or topic not in looked[1]:
                 continue
             timeline = self._timelines.get(topic)
-            if timeline is None:
+            if topic in self.failures:
+                pass
+            elif timeline is None:
                 self._refused[topic] = UnmanagedTopicError(topic)
                 del self._wanted[topic]
             elif topic not in self.topics:

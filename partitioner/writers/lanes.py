@@ -29,10 +29,21 @@ class Cohort:
     handed to the client library and once when its fate is known; they are single steps of the interpreter, which `+=` is
     not. settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
     timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told: kept here by whoever counts:
-    the last callback made for it.
+    the last callback made for it. lost_count_until: an exception (a signal's) left the call that hands a record over, or the
+    one that tells its fate, at an unknown step, so the count may be too high; from then on it proves nothing any more.
     """
 
-    __slots__ = ("_looks", "ended", "last", "partition", "settles_at", "started", "told", "unresolved")
+    __slots__ = (
+        "_looks",
+        "ended",
+        "last",
+        "lost_count_until",
+        "partition",
+        "settles_at",
+        "started",
+        "told",
+        "unresolved",
+    )
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -41,6 +52,7 @@ class Cohort:
         self.ended: Callable[[], int] = count().__next__
         self._looks = 0
         self.settles_at = float("-inf")
+        self.lost_count_until = float("inf")
         self.last: Acknowledged | None = None
         self.told: tuple[object, Callable[..., None]] = _UNTOLD
 
@@ -57,7 +69,11 @@ class Cohort:
 
     def resolved(self, now: float) -> bool:
         """Whether nothing of this cohort can reach the broker any more."""
-        return self.on_the_way() == 0 and now >= self.settles_at
+        return now >= self.settles_at and (self.on_the_way() == 0 or now >= self.lost_count_until)
+
+    def forget_callback(self) -> None:
+        """Let go of the last callback: its application may have let go of the producer."""
+        self.told = _UNTOLD
 
 
 class Lane:

@@ -27,13 +27,14 @@ R = TypeVar("R")
 class Held(Generic[R]):
     """A record that waits since `since`, with what its sender needs to send it later.
 
-    partition: where the application placed it itself; None for a record that its key places.
+    partition: where the application placed it itself; None for a record that its key places. size: bytes.
     """
 
     key: bytes | None
     record: R
     since: float = 0.0
     partition: int | None = None
+    size: int = 0
 
 
 class TopicSending(Generic[R]):
@@ -46,6 +47,8 @@ class TopicSending(Generic[R]):
         self._held_keys: dict[bytes | None, int] = {}
         self._current: dict[int, Cohort] = {}
         self._draining: list[Cohort] = []
+        self._doubted: list[Cohort] = []
+        self.held_bytes = 0
         self._ready_for: int | None = None
         self._all_wait: Routing | None = None  # under which all that is held waits: no need to look again
         self.lanes: Lanes | None = None
@@ -83,7 +86,28 @@ class TopicSending(Generic[R]):
                 cohort = self._current.pop(q, None)
                 if cohort is not None:
                     self._draining.append(cohort)
+            self._draining += [cohort for cohort in self._doubted if cohort.partition in self.routing.settling()]
+            self._doubted = [cohort for cohort in self._doubted if cohort not in self._draining]
         return True
+
+    def doubt(self, now: float, until: float) -> None:
+        """The count of what is on the way may be too high: count anew, and trust the present counts until then at most.
+
+        until: when the client library has given up on whatever was handed to it by now. Seconds.
+        """
+        self.close_lanes()
+        self.note_acknowledged()
+        self._doubted = [cohort for cohort in self._doubted if not cohort.resolved(now)]
+        for cohort in (*self._current.values(), *self._draining):
+            cohort.lost_count_until = min(until, cohort.lost_count_until)
+        self._doubted += self._current.values()
+        self._current = {}
+
+    def forget_callbacks(self) -> None:
+        """Let go of the application's callbacks where nothing is on the way."""
+        for cohort in self._cohorts():
+            if not cohort.on_the_way():
+                cohort.forget_callback()
 
     def must_wait(self, key: bytes | None, route: Route | None) -> bool:
         """Whether a record has to be held: its key is moving, or an earlier one of the key is held."""
@@ -96,13 +120,15 @@ class TopicSending(Generic[R]):
         change = self.timeline.change
         return self.routing.preparing and change is not None and partition >= change.count
 
-    def hold(self, key: bytes | None, record: R, now: float = 0.0, partition: int | None = None) -> None:
+    def hold(self, key: bytes | None, record: R, now: float = 0.0, partition: int | None = None, size: int = 0) -> None:
         """Put a record behind all that are held."""
         self.close_lanes()
         if not (key in self._held_keys or (key is not None and partition is None and self._is_waiting(key))):
             self._all_wait = None
-        self.held.append(Held(key, record, now, partition))
+        # Counted first: if a signal's exception comes in between, a key waits that need not, and none overtakes.
         self._held_keys[key] = self._held_keys.get(key, 0) + 1
+        self.held_bytes += size
+        self.held.append(Held(key, record, now, partition, size))
 
     def cohort(self, partition: int) -> Cohort:
         """Where a record that is sent to `partition` now is counted."""
@@ -198,21 +224,39 @@ class TopicSending(Generic[R]):
                 if not send(held, route):
                     break
                 sent += 1
-                self._forget(self.held.popleft().key)
+                self._forget(self.held.popleft())
             else:
                 self._all_wait = self.routing
         finally:
             # also when `send` raises: what it did not send is still held
             kept.extend(self.held)
             self.held = kept
+            if not kept:
+                # A key may have been counted whose record a signal's exception kept from being held.
+                self._held_keys.clear()
+                self.held_bytes = 0
         return sent
 
     def drop_held(self) -> Iterator[Held[R]]:
         """Take out everything that is held, oldest first (abort, purge)."""
         while self.held:
             held = self.held.popleft()
-            self._forget(held.key)
+            self._forget(held)
             yield held
+
+    def drop_expired(self, before: float) -> list[Held[R]]:
+        """Take out what is held since `before` or longer, and what is held of the same keys behind it; oldest first."""
+        if not self.held or self.held[0].since > before:
+            return []
+        keys = {held.key for held in self.held if held.since <= before and held.key is not None}
+        dropped: list[Held[R]] = []
+        kept: deque[Held[R]] = deque()
+        for held in self.held:
+            (dropped if held.since <= before or held.key in keys else kept).append(held)
+        self.held = kept
+        for held in dropped:
+            self._forget(held)
+        return dropped
 
     @property
     def held_keys(self) -> Collection[bytes | None]:
@@ -229,13 +273,14 @@ class TopicSending(Generic[R]):
         if dropped:
             self.held = deque(h for h in self.held if h.key != key)
             self._held_keys.pop(key, None)
+            self.held_bytes -= sum(h.size for h in dropped)
         return dropped
 
     def _is_waiting(self, key: bytes) -> bool:
         return self.routing.preparing and self.routing.waits(key, self.routing.of(key))
 
     def _cohorts(self) -> Iterator[Cohort]:
-        return chain(self._current.values(), self._draining)
+        return chain(self._current.values(), self._draining, self._doubted)
 
     def _note(self, cohort: Cohort) -> None:
         """Take in the last record that a cohort has acknowledged. An implicit acknowledgement has no offset."""
@@ -243,9 +288,10 @@ class TopicSending(Generic[R]):
         if offset is not None and offset >= self.acknowledged.get(cohort.partition, 0):
             self.acknowledged[cohort.partition] = offset + 1
 
-    def _forget(self, key: bytes | None) -> None:
-        left = self._held_keys[key] - 1
-        if left:
-            self._held_keys[key] = left
+    def _forget(self, held: Held[R]) -> None:
+        self.held_bytes -= held.size
+        left = self._held_keys.get(held.key, 1) - 1
+        if left and self.held:
+            self._held_keys[held.key] = left
         else:
-            del self._held_keys[key]
+            self._held_keys.pop(held.key, None)

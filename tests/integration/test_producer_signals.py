@@ -1,0 +1,208 @@
+"""A producer called in a signal handler, in a callback, from several threads, or not closed at all: it never hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from keyorder import OrderedProducer, TopicAdmin
+from support import interrupting_producer
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK, moving_key
+from support.holding import log_values, prepared, until
+
+
+@pytest.mark.parametrize("interrupted", ["produce", "poll", "flush"])
+@pytest.mark.parametrize("call", ["close", "flush", "poll", "produce"])
+def test_a_signal_handler_may_call_the_producer(
+    kafka: KafkaUnderTest, topic_name: str, call: str, interrupted: str
+) -> None:
+    """In the middle of any call of the producer's own, six times each."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    config = json.dumps({**kafka.client_config(), "queue.buffering.max.messages": 1_000, "log_level": 0})
+    script = Path(interrupting_producer.__file__)
+    ended = subprocess.run(
+        [sys.executable, str(script), config, topic_name, call, interrupted, "6"],
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "done 6\n"), ended.stderr
+
+
+def test_what_a_handler_sends_in_the_middle_of_a_held_produce_is_sent(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The handler finds the lock held by the call that it interrupts: its record follows that one's."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, "first", key)
+        assert producer.flush(30) == 0
+        with producer._lock:  # where a handler finds the thread that it interrupts
+            producer.produce(topic_name, "from the handler")
+            assert producer.flush() == 0
+            assert producer.close() is False
+        producer.poll(0)
+    assert sorted(value or b"" for _, value in log_values(kafka, topic_name, 0)) == [b"first", b"from the handler"]
+
+
+def test_an_exception_of_a_signal_handler_leaves_no_wrong_count(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Thousands of them in produce() and poll(): the writer still answers a change, and never before its time."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+
+    class Interrupted(BaseException):
+        pass
+
+    armed: list[bool] = []
+
+    def interrupt(*_: object) -> None:
+        if armed:
+            armed.clear()
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    config = {**kafka.client_config(), "delivery.timeout.ms": 3_000, "keyorder.lease.margin.ms": 500}
+    with OrderedProducer(config) as producer:
+        producer.produce(topic_name, "first", "k")
+        assert producer.flush(30) == 0
+        sending = producer._topics[topic_name]
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.0007)
+        try:
+            for _ in range(1_500):
+                with contextlib.suppress(Interrupted):
+                    armed.append(True)
+                    for number in itertools.count():
+                        try:
+                            producer.produce(topic_name, b"v", b"%d" % (number % 50) if number % 3 else None)
+                        except BufferError:
+                            producer.poll(0.001)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        with producer._lock:
+            assert sending.unresolved() >= 0
+        assert producer.flush(60) == 0
+        with producer._lock:
+            assert all(cohort.on_the_way() >= 0 for cohort in sending._cohorts())
+        assert admin.expand(topic_name, 4).changed
+
+
+def test_closing_in_a_callback_closes_when_the_call_ends(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The client library would wait there for the call above it."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    producer = OrderedProducer(kafka.client_config())
+    closed: list[bool] = []
+    producer.produce(topic_name, "v", "k", on_delivery=lambda *_: closed.append(producer.close()))
+    assert producer.flush(60) == 0
+    assert closed == [False]
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.produce(topic_name, "v", "k")
+    assert not producer._session.is_alive()
+
+
+def test_closing_while_another_thread_polls(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """That one is told; close() ends in bounded time."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    producer = OrderedProducer(kafka.client_config())
+    producer.produce(topic_name, "v", "k")
+    told: list[str] = []
+
+    def poll() -> None:
+        try:
+            while True:
+                producer.poll(0.01)
+        except RuntimeError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    assert producer.close() is True
+    thread.join(60)
+    assert len(told) == 1
+    assert producer.close() is True
+
+
+class Application:
+    """Holds a producer and is held by its callbacks, as an application's objects are."""
+
+    def __init__(self, config: dict[str, object], topic: str) -> None:
+        self.told = 0
+        self.producer = OrderedProducer({**config, "error_cb": self.error, "stats_cb": self.stats})
+        self.producer.produce(topic, "v", "k", on_delivery=self.delivered)
+        assert self.producer.flush(60) == 0
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        self.told += 1
+
+    def error(self, error: KafkaError) -> None:
+        pass
+
+    def stats(self, text: str) -> None:
+        pass
+
+
+def test_a_producer_that_is_dropped_is_freed_and_its_threads_end(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Without close(), as programs drop the client library's; and the next change does not wait for it."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config={**QUICK, "cleanup.policy": "compact"})
+    application = Application(dict(kafka.client_config()), topic_name)
+    session, gone = application.producer._session, weakref.ref(application.producer)
+    log_starts = application.producer._log_starts
+    del application
+
+    def freed() -> bool:
+        gc.collect()
+        return gone() is None
+
+    until(freed)
+    until(lambda: not session.is_alive())
+    assert log_starts._thread is not None
+    until(lambda: not log_starts._thread.is_alive())  # type: ignore[union-attr]
+    change = admin.expand(topic_name, 2)
+    assert not any(step.name.startswith("expelled") for step in change.steps)
+
+
+def test_first_use_ends_when_the_producer_is_closed(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """By another thread: the caller is told that it is closed, at once."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    producer = OrderedProducer(kafka.client_config())
+    producer._session._turn = lambda: producer._session._stopping.wait(60)  # type: ignore[method-assign]  # a broker that does not answer
+    raised: list[BaseException] = []
+
+    def first() -> None:
+        try:
+            producer.produce(topic_name, "v", "k")
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    until(lambda: bool(producer._session._wanted))
+    producer.close()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert [type(error) for error in raised] == [RuntimeError]
+
+
+def test_prepared_hold_and_close(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """close() ends though what is held cannot go: it fails like what cannot be sent."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    told: list[KafkaError | None] = []
+    producer = OrderedProducer({**kafka.client_config(), "delivery.timeout.ms": 2_000})
+    producer.produce(topic_name, "v", key)
+    assert producer.flush(30) == 0
+    with prepared(kafka, topic_name, 2, producer):
+        producer.produce(topic_name, "v", key, on_delivery=lambda error, _: told.append(error))
+        assert producer.close() is True
+    assert [error.code() for error in told if error is not None] == [KafkaError._MSG_TIMED_OUT]
