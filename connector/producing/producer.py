@@ -230,7 +230,8 @@ class OrderedProducer:
     def flush(self, timeout: float = -1) -> int:
         """Wait until every record, held ones included, is delivered or failed. Returns how many are left.
 
-        In a signal handler that interrupted produce() what is held stays so, and is among those left.
+        In a callback, or in a signal handler that interrupted another call of this producer, it does not wait for what only
+        that call can do: such records are among those left.
         """
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         try:
@@ -242,7 +243,7 @@ class OrderedProducer:
                     raise self._session.failure
                 if not left or (deadline is not None and clock.now() >= deadline):
                     return left
-                if not len(self._raw) and self._exclusion.interrupted:
+                if self._serving.inside or (self._exclusion.interrupted and not len(self._raw)):
                     return left
         finally:
             self._settle()

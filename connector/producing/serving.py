@@ -34,7 +34,7 @@ class Serving:
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         while True:
             served = self._wait(self._raw.poll, deadline)
-            if served or (deadline is not None and clock.now() >= deadline):
+            if served or self.inside or (deadline is not None and clock.now() >= deadline):
                 return served
 
     def flush(self, deadline: float | None) -> None:
@@ -73,7 +73,9 @@ class Serving:
 
     def _wait(self, wait: Callable[[float], int], deadline: float | None) -> int:
         me, now = threading.get_ident(), clock.now()
-        outer = self._waiting.get(me)
+        if me in self._waiting:
+            # Beneath a callback or a signal handler: the binding's state of the outer call would not survive another one.
+            return 0
         # First seen to wait, then what was put aside: the session puts nothing aside in between, but for one that it is at.
         self._waiting[me] = now
         try:
@@ -87,7 +89,6 @@ class Serving:
                 self._broken_off()
             raise
         finally:
-            if outer is None:
-                self._waiting.pop(me, None)
-                self._left.set()
+            self._waiting.pop(me, None)
+            self._left.set()
         return count + self._run_deferred()
