@@ -316,7 +316,7 @@ class OrderedProducer:
             self._deliveries.report(self._holding.drop_all(), purged)
         for told in tombstones:
             told(purged)
-        self._raw.purge(in_queue=True, in_flight=False)
+        # What the client library has queued it drops itself. To purge it here would skip sequence numbers.
         self._transactions.abort(timeout)
         with self._lock:
             self._deliveries.blocked.forget_transaction(over)
