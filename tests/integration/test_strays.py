@@ -28,7 +28,7 @@ def misplaced(kafka: KafkaUnderTest, topic_name: str) -> set[str]:
     places: dict[str, int] = {}
     for key in KEYS:
         producer.produce(
-            topic_name, b"stock", key, headers=[("h", b"x")],
+            topic_name, b"stock", key, headers=[("h", b"x"), ("keyorder-epoch", b"1")],
             on_delivery=lambda error, m: places.update({(m.key() or b"").decode(): m.partition()}),
         )  # fmt: skip
     assert producer.flush(10) == 0
@@ -80,7 +80,7 @@ def test_a_stray_stops_a_group_that_says_fail(kafka: KafkaUnderTest, topic_name:
 
 @pytest.mark.kip("C-20")
 def test_strays_go_to_the_dead_letter_topic(kafka: KafkaUnderTest, topic_name: str, misplaced: set[str]) -> None:
-    """With where they were found and where their key lives; what the application sees is in order without them."""
+    """With where they were found and where their key lives, and no hint; what the application sees is in order without them."""
     dead = f"{topic_name}-dead"
     settings = {"keyorder_strays": "dead-letter", "keyorder_strays_dead_letter_topic": dead}
     consumer = OrderedConsumer(group_config(kafka, topic_name, auto_commit_interval_ms=100, **settings))

@@ -145,13 +145,13 @@ class Pen(Log):
 class Cluster:
     """One topic and its control topics."""
 
-    def __init__(self, world: World, initial: int, seed: int = 0) -> None:
+    def __init__(self, world: World, initial: int, seed: int = 0, hash: str = "murmur2") -> None:
         self.world = world
         self.clock = BrokerClock(world, seed)
         self.timelines = Pen(world, self.clock)
         self.writers = Log(world, self.clock)
         self.partitions = [Log(world) for _ in range(initial)]
-        self.timelines.append(Timeline(TOPIC, "id", "cluster", initial, (Epoch(1, initial),)))
+        self.timelines.append(Timeline(TOPIC, "id", "cluster", initial, (Epoch(1, initial),), hash=hash))
 
     @property
     def timeline(self) -> Timeline:

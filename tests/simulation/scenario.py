@@ -9,6 +9,7 @@ from keyorder.connector.verify.topology import Epoch, Topology, locate
 from keyorder.connector.verify.verdict import Verdict, judge
 from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.errors import ControllerFencedError
+from keyorder.partitioner.hashing import HASHES
 from keyorder.partitioner.timeline import Timeline
 from simulation.cluster import LATE, Cluster
 from simulation.controller import Controller
@@ -52,7 +53,7 @@ class Scenario:
         self.world = world = World(seed)
         rng = world.rng
         self.initial = rng.choice((1, 1, 2, 2, 3, 4))
-        self.cluster = Cluster(world, self.initial, seed)
+        self.cluster = Cluster(world, self.initial, seed, tuple(HASHES)[seed // len(THEMES) % len(HASHES)])
         # Busy keys, since an order needs two records; some keys never move.
         self.keys = [f"k{n}" for n in rng.sample(range(64), rng.randrange(4, 10))]
         self.to_change = rng.randrange(2, 6)
@@ -93,7 +94,7 @@ class Scenario:
             for p, log in enumerate(self.cluster.partitions)
             for offset, row in enumerate(log.rows)
         ]
-        topology = Topology(self.initial, epochs)
+        topology = Topology(self.initial, epochs, timeline.hash)
         verdict = judge(
             self.world.history.finish(),
             rows,

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ....partitioner.errors import BrokerUnreachableError, StrayError, TopicNotFoundError
+from ....partitioner.routing import HINT_HEADER
 from ...config import connection_of
 from ...kafka_errors import translate
 from ...messages import Place, offset_of, place_of
@@ -129,7 +130,9 @@ class Strays:
             "home": home,
             "epoch": epoch,
         }
-        headers = [*(message.headers() or []), *((HEADER_PREFIX + k, str(v).encode()) for k, v in about.items())]
+        # The hint speaks of this topic's epochs: in another one it would be taken for a lost timeline's.
+        own: list[Any] = [header for header in message.headers() or [] if header[0] != HINT_HEADER]
+        headers = [*own, *((HEADER_PREFIX + k, str(v).encode()) for k, v in about.items())]
         message.set_headers(headers)
         self._hand_over(message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from keyorder import OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.connect_rig import MemorySink, alone, running, until, worker_settings
@@ -119,9 +119,10 @@ def test_park_key_keeps_order_around_a_failed_record_and_releases_it(
 def test_the_dead_letter_queue_says_what_happened(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """Connect's headers, the record's own headers and bytes; a conversion that fails is dead-lettered too."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
-    with OrderedProducer(kafka.client_config()) as producer:
-        producer.produce(topic_name, b"\xff", "a", headers=[("own", b"1")])
-        producer.produce(topic_name, b"fine", "a")
+    stock = Producer(kafka.client_config())
+    stock.produce(topic_name, b"\xff", "a", headers=[("own", b"1"), ("keyorder-epoch", b"0")])
+    stock.produce(topic_name, b"fine", "a")
+    assert stock.flush(10) == 0
     with alone(worker_settings(kafka, tmp_path)) as worker:
         worker.create(
             topic_name,
@@ -143,6 +144,7 @@ def test_the_dead_letter_queue_says_what_happened(kafka: KafkaUnderTest, topic_n
     headers = dict(message.headers())
 
     assert (message.key(), message.value(), headers["own"]) == (b"a", b"\xff", b"1")
+    assert "keyorder-epoch" not in headers  # an epoch of the topic that was read, not of this one
     assert {
         name: headers[f"__connect.errors.{name}"] for name in ("topic", "partition", "offset", "stage", "task.id")
     } == {

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from .....partitioner.errors import BrokerUnreachableError
+from .....partitioner.routing import HINT_HEADER
 from ....config import connection_of
 from ....kafka_errors import translate
 from ....messages import offset_of, place_of
@@ -44,7 +45,10 @@ class DeadLetters:
     def send(self, message: Message, failure: FailedOperation | None) -> None:
         """Queue one record; failure None: it follows a parked key. Raises as `flush` if an earlier one failed."""
         self._raise()
-        headers: list[Any] = [pair for pair in message.headers() or [] if not pair[0].startswith(PREFIX)]
+        # The hint speaks of the epochs of the topic that was read: in another one it would be taken for a lost timeline's.
+        headers: list[Any] = [
+            pair for pair in message.headers() or [] if not pair[0].startswith(PREFIX) and pair[0] != HINT_HEADER
+        ]
         if self._context:
             headers += [(PREFIX + name, value) for name, value in self._facts(message, failure)]
         while True:
