@@ -17,6 +17,7 @@ from ..group_gates import GroupOffsets
 from ..groups.group_admin import GroupAdmin
 from ..metadata import identify
 from ..operations.adopting import ACCEPTED
+from ..operations.key_sample import sample_keys
 from ..operations.notices import stock_right
 from ..operations.stray_scan import scan
 from .control import topic_config
@@ -152,17 +153,28 @@ def _strays(
         yield Finding("strays", topic, Status.OK, f"none among the newest {looked} records")
     for each in counted:
         if each.foreign:
+            right = stock_right(timeline.layout, physical)
             yield Finding(
-                "foreign writers", f"{topic}[{each.partition}]", Status.WARN,
+                "foreign writers", f"{topic}[{each.partition}]", Status.OK if right else Status.WARN,
                 f"{each.foreign} of its newest {each.records} records are of moved keys and without the header that an "
                 f"OrderedProducer gives them, the last at offset {each.last_foreign}",
-                "a stock producer writes here: make it an OrderedProducer, or its next record may be a stray",
+                "a stock producer writes here: stop it before the next change"
+                if right
+                else "a stock producer writes here: make it an OrderedProducer, or its next record may be a stray",
             )  # fmt: skip
     for each in bad:
         yield Finding(
             "strays", f"{topic}[{each.partition}]", Status.WARN,
             f"{each.strays} of its newest {each.records} records were written against the layout, the last at offset {each.last}",
             "a stock producer, or one that was late, writes here: make it an OrderedProducer, or see keyorder.strays",
+        )  # fmt: skip
+    if bad and len(timeline.epochs) == 1 and timeline.folded is None:
+        # Before the first change a stock producer of the topic's hash is right, so these are of another one.
+        sample = sample_keys(config, topic, physical, timeout=timeout)
+        yield Finding(
+            "stock producers", topic, Status.WARN,
+            f"its hash is {timeline.hash}, and producers of another one write it. What stock producers of each hash would have "
+            f"put where it lies, of {sample}",
         )  # fmt: skip
 
 

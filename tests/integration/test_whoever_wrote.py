@@ -346,11 +346,12 @@ def test_verify_doctor_and_description_agree_before_the_first_change(
     assert judged.code == 3
     assert f"\n{expected} strays\n" in judged.out
     findings = keyorder("doctor", "--topic", topic_name, "--records", 1_000).document["findings"]
-    told = {(f["check"], f["about"]): f for f in findings if f["about"].startswith(topic_name)}
-    counted = [int(f["text"].split(" ")[0]) for (check, _), f in told.items() if check == "strays"]
+    told = {(f["check"], f["about"], f["status"]): f for f in findings if f["about"].startswith(topic_name)}
+    counted = [int(f["text"].split(" ")[0]) for (check, _, _), f in told.items() if check == "strays"]
     assert sum(counted) == expected
-    assert "murmur2" in told["adoption", topic_name]["text"]
-    assert "crc32 may write it: at 4 partitions" in told["stock producers", topic_name]["text"]
+    assert "murmur2" in told["adoption", topic_name, "warn"]["text"]
+    assert "crc32 may write it: at 4 partitions" in told["stock producers", topic_name, "ok"]["text"]
+    assert "160 keyed records, 160 keys: crc32" in told["stock producers", topic_name, "warn"]["text"]
 
 
 def test_the_doctor_and_the_plan_say_where_a_stock_producer_is_right(
