@@ -75,6 +75,23 @@ def test_a_moved_key_is_cleared_at_every_earlier_home(kafka: KafkaUnderTest, top
     assert read_all(kafka, topic_name, topic_name, 3) == [(name, b"first"), (name, b"second"), (name, b"third")]
 
 
+@pytest.mark.kip("K253-62")
+def test_where_delivery_is_not_ordered_nothing_is_cleared(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """KIP-253 asks for the tombstone of a topic with ordered delivery; the key's old value stays, as stock clients leave it."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config={**COMPACTED, "enable.ordered.delivery": "false"})
+    key = next(k for k in (f"k{i}" for i in range(100)) if admin.describe(topic_name).layout.resized(2).home(k) == 1)
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, "first", key)
+        assert producer.flush(10) == 0
+        admin.expand(topic_name, 2)
+        producer.produce(topic_name, "second", key)
+        assert producer.flush(10) == 0
+
+    name = key.encode()
+    assert (log(kafka, topic_name, 0, name), log(kafka, topic_name, 1, name)) == ([b"first"], [b"second"])
+
+
 def test_a_real_delete_of_a_moved_key_is_delivered(kafka: KafkaUnderTest, topic_name: str) -> None:
     """A null value at the key's home is the application's, whatever headers it carries."""
     admin = TopicAdmin(kafka.client_config())

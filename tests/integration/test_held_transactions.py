@@ -88,7 +88,7 @@ def test_nothing_is_held_outside_a_transaction(kafka: KafkaUnderTest, topic_name
             assert len(producer) == 0
 
 
-@pytest.mark.kip("K253-62", "C-10")
+@pytest.mark.kip("C-08")
 @pytest.mark.parametrize("at_once", [True, False], ids=["before the tombstones", "after them"])
 def test_an_abort_takes_the_tombstones_back(kafka: KafkaUnderTest, topic_name: str, at_once: bool) -> None:
     """Aborted right after the acknowledgement, or when all was cleared: the next transaction clears the key again."""
