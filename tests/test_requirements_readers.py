@@ -19,7 +19,8 @@ from keyorder.connector.consuming.gates.gating import Gatekeeper
 from keyorder.connector.consuming.gates.origins import OriginWatch
 from keyorder.connector.consuming.gates.positions import GroupPositions
 from keyorder.connector.consuming.owned import Owned
-from keyorder.connector.consuming.records.parcels import MessageParcel, items_of
+from keyorder.connector.consuming.progress import Progress
+from keyorder.connector.consuming.records.parcels import Item, MessageParcel, items_of
 from keyorder.connector.consuming.records.reading import Intake
 from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
@@ -90,11 +91,17 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
             each.limit = inf if gate is None else gate.begins
 
     gates: Any = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
-    members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view)
+    fetching: Any = SimpleNamespace(handed_over=lambda items: None)
+    members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view, fetching=fetching)
     keeper: Any = views
-    intake = Intake(SETTINGS, members, keeper, gates, Strays({}, SETTINGS.group, StrayPolicy.DELIVER, ""))
+    intake = Intake(SETTINGS, members, keeper, gates, Strays({}, SETTINGS.group, StrayPolicy.DELIVER, ""), Progress())
     intake.ready = deque()
     return intake, owned
+
+
+def _take(intake: Intake, items: list[Item], fetched_at: float) -> None:
+    intake.take(items, fetched_at)
+    intake.sort()
 
 
 @pytest.mark.kip("K253-18", "K253-23", "K253-28", "K253-60")
@@ -103,7 +110,7 @@ def test_a_hint_newer_than_the_view_makes_the_reader_look_and_judge_anew() -> No
     views = _Views(BEFORE, as_of=clock.now(), newest=GROWN)
     intake, owned = _intake(views, 0, 1)
 
-    intake.take(items_of([_record(1, 0, MOVED, b"1")]), clock.now())
+    _take(intake, items_of([_record(1, 0, MOVED, b"1")]), clock.now())
 
     assert views.looks == 1
     assert owned[TOPIC, 1].limit == 0
@@ -118,7 +125,7 @@ def test_a_hint_waits_for_its_epoch_and_not_for_the_end_of_the_control_topic() -
     intake, owned = _intake(views, 0, 1)
     views.arriving = GROWN
 
-    intake.take(items_of([_record(1, 0, MOVED, b"1")]), clock.now())
+    _take(intake, items_of([_record(1, 0, MOVED, b"1")]), clock.now())
 
     assert views.looks == 0
     assert list(owned[TOPIC, 1].held.offsets()) == [0]
@@ -131,7 +138,7 @@ def test_a_batch_is_split_at_the_first_closed_gate() -> None:
     views = _Views(shrunk, as_of=clock.now())
     intake, owned = _intake(views, 0, 1)
 
-    intake.take(items_of([_record(0, o, None) for o in (5, 6, 7, 8)] + [_record(1, 0, MOVED, b"1")]), clock.now())
+    _take(intake, items_of([_record(0, o, None) for o in (5, 6, 7, 8)] + [_record(1, 0, MOVED, b"1")]), clock.now())
 
     assert owned[TOPIC, 0].limit == 7
     assert [(m.partition(), m.offset()) for item in intake.ready for m in item.messages()] == [(0, 5), (0, 6), (1, 0)]
@@ -146,7 +153,7 @@ def test_a_record_that_is_not_where_its_key_belongs_makes_the_reader_look() -> N
     views = _Views(managed, as_of=clock.now(), newest=managed)
     intake, _ = _intake(views, 0, 1, 2)
 
-    intake.take(items_of([_record(0, 20, late)]), clock.now() + 1)
+    _take(intake, items_of([_record(0, 20, late)]), clock.now() + 1)
 
     assert views.looks == 1
     assert intake._strays.counts == {(TOPIC, 0): 1}
@@ -158,17 +165,17 @@ def test_records_wait_for_a_fresh_view_and_the_error_may_be_retried() -> None:
     """While no look is newer than the record's fetch less the view's age, it waits; after a long silence poll() says so."""
     views = _Views(BEFORE, as_of=clock.now() - 3)
     intake, _ = _intake(views, 0)
-    intake.take(items_of([_record(0, 0, b"k")]), clock.now())
+    _take(intake, items_of([_record(0, 0, b"k")]), clock.now())
     assert (len(intake.waiting), list(intake.ready)) == (1, [])
 
     views.last = clock.now() - SETTINGS.control_timeout - 1
     with pytest.raises(StaleViewError) as raised:
-        intake.take(items_of([]), clock.now())
+        _take(intake, items_of([]), clock.now())
 
     assert isinstance(raised.value, PeerError)
     assert raised.value.retriable
     views.last = clock.now()
-    intake.take(items_of([]), clock.now())
+    _take(intake, items_of([]), clock.now())
     assert [m.offset() for item in intake.ready for m in item.messages()] == [0]
 
 
@@ -419,10 +426,10 @@ def test_a_position_passes_what_is_gone_before_a_closed_gate() -> None:
     owned.start_at(0)
     owned.limit = 12
     owned.held.append(*_parcels(_record(0, 15)))
-    owned.queued = 1
+    owned.released = 5
     owned.skip_tail()
     assert (owned.returned, owned.processed_up_to(0)) == (0, 0), "a record before the gate is still to be returned"
-    owned.gave(1, 4)
+    owned.gave(4)
     assert owned.processed_up_to(3) == 3, "the application has not processed all that it was given"
     assert owned.processed_up_to(5) == 12
     owned.skip_tail()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +15,7 @@ from .. import clock
 from ..consuming.consumer import OrderedConsumer
 from ..consuming.gates.gate_status import Gate
 from ..consuming.listener import KeyRebalanceListener
-from .calling import call, in_callback, on_loop, with_callbacks
+from .calling import in_callback, on_loop, start, with_callbacks
 
 # The consumer is one thread's at a time; a long poll is cut, so that a commit or a pause gets its turn.
 _SLICE = 0.1
@@ -36,7 +37,7 @@ class AIOConsumer:
         self._loop = asyncio.get_running_loop()
         self._own_executor = ThreadPoolExecutor(max(2, min(max_workers, 8))) if executor is None else None
         self.executor = executor or self._own_executor
-        self._consumer = OrderedConsumer(with_callbacks(consumer_conf, self._loop))
+        self._consumer = OrderedConsumer(with_callbacks(consumer_conf, self._loop, self._identity))
         self._turn = asyncio.Lock()
         self._closed = False
 
@@ -48,14 +49,43 @@ class AIOConsumer:
     ) -> None:
         await self.close()
 
+    def _identity(self) -> int:
+        return self._consumer.turns
+
     async def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        return await self._run(None, function, *arguments, **named)
+
+    async def _run(
+        self, then: Callable[[Any], None] | None, function: Callable[..., Any], *arguments: Any, **named: Any
+    ) -> Any:
+        """A call on a thread, and `then` with its result before anybody else's turn, unless it was cancelled."""
         if self._closed:
             raise RuntimeError("Consumer closed")
         assert self.executor is not None
-        if in_callback.get():
-            return await call(self.executor, function, *arguments, **named)
-        async with self._turn:
-            return await call(self.executor, function, *arguments, **named)
+        callback = in_callback(self._identity())
+        turn = self._turn if callback is None else callback.lock
+        await turn.acquire()
+        if callback is not None and callback.over:
+            turn.release()
+            return await self._run(then, function, *arguments, **named)
+        try:
+            running = start(self.executor, callback, function, *arguments, **named)
+        except BaseException:
+            turn.release()
+            raise
+        try:
+            result = await asyncio.shield(running)
+            if then is not None:
+                then(result)
+        except asyncio.CancelledError:
+            # The thread goes on, and nobody else's call may come in between.
+            running.add_done_callback(partial(_end, turn))
+            raise
+        except BaseException:
+            turn.release()
+            raise
+        turn.release()
+        return result
 
     async def poll(self, timeout: float = -1) -> Message | None:
         """As OrderedConsumer.poll."""
@@ -67,19 +97,13 @@ class AIOConsumer:
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         while True:
             left = _SLICE if deadline is None else max(0.0, min(_SLICE, deadline - clock.now()))
-            taken = asyncio.ensure_future(self._call(self._consumer.consume, num_messages, left))
-            try:
-                messages: list[Message] = await asyncio.shield(taken)
-            except asyncio.CancelledError:
-                # What a cancelled poll has taken is not lost: the next one gets it.
-                taken.add_done_callback(self._keep)
-                raise
+            # What a cancelled call has taken was not accepted: the next one gets it.
+            taken = await self._run(
+                lambda taken: self._consumer.accept(taken[1]), self._consumer.take, num_messages, left
+            )
+            messages: list[Message] = taken[0]
             if messages or (deadline is not None and clock.now() >= deadline):
                 return messages
-
-    def _keep(self, taken: asyncio.Future[list[Message]]) -> None:
-        if not taken.cancelled() and taken.exception() is None and taken.result():
-            self._consumer.put_back(taken.result())
 
     async def subscribe(
         self,
@@ -92,7 +116,9 @@ class AIOConsumer:
         """As OrderedConsumer.subscribe; callbacks are given this consumer. A listener runs on the consumer's thread."""
 
         def bound(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
-            return None if callback is None else on_loop(self._loop, lambda _, places: callback(self, places))
+            if callback is None:
+                return None
+            return on_loop(self._loop, lambda _, places: callback(self, places), self._identity)
 
         await self._call(self._consumer.subscribe, topics, bound(on_assign), bound(on_revoke), bound(on_lost), listener)
 
@@ -200,3 +226,9 @@ class AIOConsumer:
         self._closed = True
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=False)
+
+
+def _end(turn: asyncio.Lock, done: asyncio.Future[Any]) -> None:
+    turn.release()
+    if not done.cancelled():
+        done.exception()  # nobody waits for it: it counts as seen

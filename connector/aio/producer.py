@@ -39,7 +39,7 @@ class AIOProducer:
         self._loop = asyncio.get_running_loop()
         self._own_executor = ThreadPoolExecutor(max_workers) if executor is None else None
         self.executor: Executor = executor or self._own_executor  # type: ignore[assignment]  # one of them is there
-        self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop))
+        self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop, lambda: id(self)))
         self._known: set[str] = set()
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
@@ -158,7 +158,7 @@ class AIOProducer:
             self._own_executor.shutdown(wait=False)
 
     async def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        return await call(self.executor, function, *arguments, **named)
+        return await call(self.executor, id(self), function, *arguments, **named)
 
     def _serve(self) -> None:
         while not self._closing.is_set():

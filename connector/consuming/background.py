@@ -18,10 +18,14 @@ class BackgroundThread(threading.Thread):
         if self.ident is None and not self._stopping:
             self.start()
 
-    def stop(self) -> None:
-        """End the thread."""
+    def retire(self) -> None:
+        """Let the thread end, soon."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self.retire()
         if self.is_alive():
             self.join(10)

@@ -132,7 +132,7 @@ class Committer:
                 if error is None and result.error is None:
                     self._acknowledged(owned, place)
                 break
-        self._members.guarded(lambda: self._tell(error, results))
+        self._told(error, results)
 
     def flush_and_prove(self) -> None:
         """Where a position has passed a cut: let the application flush, then commit the position with the epoch.
@@ -287,7 +287,7 @@ class Committer:
         try:
             results = self._raw.commit(offsets=places, asynchronous=False) or []
         except KafkaException as raised:
-            self._tell(raised.args[0], places)
+            self._told(raised.args[0], places)
             raise
         by_place = {(r.topic, r.partition): r for r in results}
         for place, owned in zip(places, offsets, strict=True):
@@ -295,7 +295,7 @@ class Committer:
             if result is not None and result.error is None:
                 self._pending.pop(owned.place, None)  # answered before this one, whatever they said
                 self._acknowledged(owned, place)
-        self._tell(None, results)
+        self._told(None, results)
         return results
 
     def _acknowledged(self, owned: Owned, place: TopicPartition) -> None:
@@ -303,6 +303,8 @@ class Committer:
             owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
             owned.ahead_committed = owned.ahead_sent
 
-    def _tell(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
-        if self._settings.on_commit is not None:
-            self._settings.on_commit(error, shown(places))
+    def _told(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        """What on_commit raises is raised later: here it would pass for an error of the commit."""
+        on_commit = self._settings.on_commit
+        if on_commit is not None:
+            self._members.guarded(lambda: on_commit(error, shown(places)))

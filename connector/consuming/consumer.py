@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...partitioner.errors import ConfigError, UsageError
+from .. import clock
 from ..callbacks import wrapped
 from ..config import connection_of, consumer_settings
 from ..messages import offset_of, place_of
+from .callers import Callers, Serial, alone
 from .cluster_queries import ClusterQueries
 from .committing import Committer
 from .delivery import Delivery
@@ -25,6 +29,8 @@ from .group_metadata import GroupMetadata
 from .listener import KeyRebalanceListener, hears_of_keys
 from .membership import Membership, RebalanceCallback
 from .partition_control import PartitionControl
+from .records.outbox import NOTHING, Outbox, Receipt
+from .records.parcels import Item
 from .records.strays import StrayPolicy, Strays
 from .starting import Starter
 from .view import ViewKeeper
@@ -33,15 +39,20 @@ from .waker import Waker
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+R = TypeVar("R")
 
-class OrderedConsumer(PartitionControl, ClusterQueries):
-    """A consumer of managed topics. Used as confluent_kafka.Consumer, with the same settings; one thread polls it.
+
+class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
+    """A consumer of managed topics. Used as confluent_kafka.Consumer, with the same settings.
 
     A partition into which keys have moved is read up to the first closed gate, and on when the group has processed and
     committed what lies before it in the origin. By default a record counts as processed when poll() or consume() is
     called again after it was returned; with `enable.auto.commit=false` when the application commits it, with
     `enable.auto.offset.store=false` when it stores it. An application that commits in batches has to do so on
     `on_partition_key_maybe_revoked` or on a time limit, or moved keys wait for it.
+
+    Any thread may call it: calls take turns, and a poll lets the others in while it waits. An exception that ends a call,
+    such as a signal handler's, loses nothing: what the call would have returned comes with the next one.
 
     Raises ConfigError for a missing `group.id` or a setting that order does not allow.
     """
@@ -53,10 +64,12 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
         self._settings, theirs = consumer_settings({**config, **kwargs} if kwargs else config)
         bootstrap = str(theirs.get("bootstrap.servers"))
         theirs["on_commit"] = lambda error, places: self._commits.arrived(error, places)
+        self._callers = Callers()
+        self._closed = self._closing = self._close_later = False
         self._raw = Consumer(wrapped(theirs, lambda call: self._members.guarded(call)))
         self._waker = Waker(self._raw)
         connection = connection_of(theirs)
-        self._view = ViewKeeper(connection, self._settings.group, self._timeline_changed)
+        self._view = ViewKeeper(connection, self._settings.group, _weakly(self._timeline_changed))
         self._positions = GroupPositions(connection, self._settings.group)
         isolation = str(theirs.get("isolation.level", "read_committed"))
         committed_only = isolation == "read_committed"
@@ -87,11 +100,16 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
             self._status,
             self._strays,
             options,
+            self._between,
         )
-        self._closed = False
+        # Threads do not keep a consumer that nobody has any more; without it they end.
+        threads = [self._view, self._positions, self._origins, *((self._early,) if self._early is not None else ())]
+        self._dropped = weakref.finalize(self, _end, [thread.retire for thread in threads])
+        self._dropped.atexit = False
         self._view.start()
         self._positions.start()
 
+    @alone
     def subscribe(
         self,
         topics: list[str],
@@ -104,7 +122,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
 
         A callback does not assign: keyorder does, when a partition may be read.
         """
-        self._check_open()
+        self._begin()
         if not isinstance(topics, list):
             raise TypeError("expected list of topic unicode strings")
         for callback in (on_assign, on_revoke, on_lost):
@@ -122,29 +140,25 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
             if topic.startswith("^"):
                 continue
             self._view.follow(topic)
-        self._members.listen(self, listener, on_assign, on_revoke, on_lost)
-        self._raw.subscribe(
-            topics, on_assign=self._members.assigned, on_revoke=self._members.revoked, on_lost=self._members.lost
-        )
+        self._members.subscribe(topics, self, listener, on_assign, on_revoke, on_lost)
 
+    @alone
     def unsubscribe(self) -> None:
         """Leave the group."""
-        self._check_open()
+        self._begin()
         self._delivery.finish_returned()
-        self._raw.unsubscribe()
+        self._members.unsubscribe()
 
     def poll(self, timeout: float = -1) -> Message | None:
         """The next record (or an error event), or None after `timeout` seconds (-1: wait)."""
-        self._deliver(1, timeout)
-        messages = self._delivery.out.messages()
+        messages = self._taken(1, timeout, True, _messages)
         return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` records, as soon as there are that many or `timeout` seconds are over (-1: wait)."""
         if not 0 <= num_messages <= 1_000_000:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        self._deliver(num_messages, timeout)
-        return self._delivery.out.messages()
+        return self._taken(num_messages, timeout, True, _messages) or []
 
     def consume_arrow(self, max_rows: int = 50_000, timeout: float = -1) -> RecordBatch:
         """Up to `max_rows` records as a pyarrow.RecordBatch, as soon as there are that many or `timeout` seconds are over.
@@ -161,25 +175,18 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
 
         if max_rows < 1:
             raise ValueError("max_rows must be positive")
-        self._check_open()
-        self._delivery.become_columnar()
-        self._deliver(max_rows, timeout, events=False)
-        return batch_of_parcels(self._delivery.out.parcels())
+        taken = self._taken(max_rows, timeout, False, lambda out: batch_of_parcels(out.parcels()))
+        return batch_of_parcels([]) if taken is None else taken
 
-    def put_back(self, messages: list[Message]) -> None:
-        """Records that were returned, and that the application never saw: they come again with the next poll().
-
-        Only those of the last call, in their order, and before any other call.
-        """
-        self._delivery.out.unseen.extend(messages)
-
+    @alone
     def gates(self) -> list[Gate]:
         """Each closed gate of this member's partitions, with what it waits for."""
         return list(self._status.closed())
 
+    @alone
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Mark records as processed; the next automatic commit takes them. Needs enable.auto.offset.store=false."""
-        self._check_open()
+        self._begin()
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
         if message is None and offsets is None:
@@ -189,6 +196,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
         self._commits.store(_places(message, offsets))
 
+    @alone
     def commit(
         self,
         message: Message | None = None,
@@ -201,7 +209,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
         settings hears of the result in a later poll; otherwise the result is returned. Only partitions that this member
         owns: of any other the committed offset is another member's word.
         """
-        self._check_open()
+        self._begin()
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
         places = _places(message, offsets) if message is not None or offsets is not None else None
@@ -224,6 +232,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
         self._commits.transactions.used = True
         return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
 
+    @alone
     def key_epoch(self, topic: str, key: bytes, partition: int, offset: int) -> int:
         """The epoch in which the key of the record at this place came to that partition; 0 if it never moved.
 
@@ -231,6 +240,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
         """
         return self._members.view(topic).routing.entered(key, partition, offset)
 
+    @alone
     def may_have(self, topic: str, key: bytes, partition: int) -> bool:
         """Whether the next record of a key would be delivered here: its home is owned and behind no closed gate.
 
@@ -254,18 +264,33 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
     def close(self) -> None:
         """Commit what was processed, leave the group, release everything.
 
-        What was returned last counts as processed, unless an exception is on its way through the caller.
+        What was returned last counts as processed, unless an exception is on its way through the caller. Inside a callback,
+        or in a signal handler that has interrupted a call of this consumer, it is closed as soon as that call has ended.
         """
         if self._closed:
             return
-        self._closed = True
+        self._closing = True
+        if self._callers.inside:
+            self._close_later = True
+            return
+        self._close(sys.exc_info()[0] is None)
+
+    @alone
+    def _close(self, processed: bool) -> None:
+        if self._closed:
+            return
         try:
-            if sys.exc_info()[0] is None and self._view.failure is None:
-                self._delivery.finish_returned()
-            if self._delivery.columns is not None:
-                self._delivery.columns.close()
-            self._raw.close()
+            try:
+                if processed and self._view.failure is None:
+                    self._delivery.finish_returned()
+                self._members.leave()
+            finally:
+                if self._delivery.columns is not None:
+                    self._delivery.columns.close()
+                self._raw.close()
+                self._closed = True
         finally:
+            self._dropped.detach()
             self._view.stop()
             self._positions.stop()
             self._origins.stop()
@@ -282,9 +307,84 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
     ) -> None:
         self.close()
 
-    def _deliver(self, wanted: int, timeout: float, events: bool = True) -> None:
+    def take(self, num_messages: int, timeout: float) -> tuple[list[Message], Receipt]:
+        """As consume(), in two steps: until `accept` is called with the receipt, the records come again with the next call."""
+        out = self._delivery.out
+        found = self._run(num_messages, timeout, True, lambda: (_messages(out), out.receipt()))
+        return ([], NOTHING) if found is None else found
+
+    def accept(self, receipt: Receipt) -> None:
+        """What take() returned is the application's now. To be called before any other call of the consumer."""
+        if receipt is not NOTHING:
+            self._delivery.out.last = receipt
+
+    @property
+    def turns(self) -> int:
+        """Who takes turns here, for `callers.lent`."""
+        return id(self._callers)
+
+    def _taken(self, wanted: int, timeout: float, events: bool, result: Callable[[Outbox], R]) -> R | None:
+        """What one call returns; None for nothing. An exception at any line leaves it to the next call."""
+        out = self._delivery.out
+        collected: list[Item] = []
+        receipt = NOTHING
+
+        def returned() -> R:
+            nonlocal collected, receipt
+            assert isinstance(out.last, list)
+            taken = result(out)
+            collected, receipt = out.last, out.receipt()
+            out.last = receipt
+            return taken
+
+        try:
+            return self._run(wanted, timeout, events, returned)
+        except BaseException:
+            # A signal's exception came between that line and this one: the application does not get them.
+            if out.last is receipt and receipt is not NOTHING:
+                out.last = collected
+            raise
+
+    def _run(self, wanted: int, timeout: float | None, events: bool, result: Callable[[], R]) -> R | None:
+        callers = self._callers
+        if callers.inside:
+            raise RuntimeError("a callback cannot poll: the poll that has called it waits for it")
+        me = threading.get_ident()
+        began = clock.now()
+        try:
+            if not callers.enter(-1 if timeout is None or timeout < 0 else min(timeout, threading.TIMEOUT_MAX)):
+                return None
+            self._check_open()
+            if timeout is not None and timeout > 0:
+                timeout = max(0.0, timeout - (clock.now() - began))
+            if not events:
+                self._delivery.become_columnar()
+            self._delivery.take(wanted, timeout, events)
+            return None if self._close_later else result()
+        finally:
+            if callers.owner == me:
+                callers.owner = 0
+            try:
+                callers.release()
+            except RuntimeError:
+                pass  # an exception came before the turn
+            if self._close_later:
+                self._left()
+
+    def _between(self) -> bool:
+        """Between two turns of a call. False when it has to end."""
+        self._callers.let_others_in()
+        if self._closing and not self._close_later:
+            raise RuntimeError("Consumer closed")
+        return not self._close_later
+
+    def _left(self) -> None:
+        if self._close_later and not self._closed:
+            self._close(False)
+
+    def _begin(self) -> None:
         self._check_open()
-        self._delivery.take(wanted, timeout, events)
+        self._delivery.book()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -296,7 +396,31 @@ class OrderedConsumer(PartitionControl, ClusterQueries):
             self._waker.wake()
 
 
+def _messages(out: Outbox) -> list[Message]:
+    return out.messages()
+
+
+def _weakly(method: Callable[[str], None]) -> Callable[[str], None]:
+    """The method, as long as its object is there."""
+    reference = weakref.WeakMethod(method)
+
+    def call(topic: str) -> None:
+        found = reference()
+        if found is not None:
+            found(topic)
+
+    return call
+
+
+def _end(threads: list[Callable[[], None]]) -> None:
+    for end in threads:
+        end()
+
+
 def _places(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
-    if message is not None:
-        return [TopicPartition(*place_of(message), offset_of(message) + 1)]
-    return list(offsets or [])
+    if message is None:
+        return list(offsets or [])
+    if message.error() is not None or message.offset() is None or offset_of(message) < 0:
+        text = "a message with an error says nothing of what was processed"
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
+    return [TopicPartition(*place_of(message), offset_of(message) + 1)]

@@ -1,21 +1,27 @@
-"""The consumer's turn of work: settle what was returned before, let in what may be delivered, wait for more."""
+"""The consumer's turn of work: settle what was returned before, let in what may be delivered, wait for more.
+
+An exception may come at any line (`progress`). Each section that it would leave half done says so first, and the next call
+begins with what that takes: to fetch again from where the intake stands, or from where the application stands, or to
+join the group anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from .. import clock
 from ..config import ConsumerSettings
-from ..messages import Place, place_of
+from ..messages import Place
 from .committing import Committer
 from .gates.gate_status import GateStatus
 from .gates.gating import Gatekeeper
-from .membership import Membership
+from .membership import Membership, in_rebalance
+from .progress import Phase, Progress
 from .records.outbox import Outbox
-from .records.parcels import Item, items_of
+from .records.parcels import items_of
 from .records.reading import Intake
 from .records.strays import Strays
 from .standstill import Standstill
@@ -25,14 +31,17 @@ if TYPE_CHECKING:
     from ..arrow.consuming import ColumnSource
 
 _BATCH = 500
+_LARGE = 20_000
+# The library is polled at least this often, whatever waits. Seconds.
 _KEEPALIVE = 1.0
 
 
 class Delivery:
-    """Carries records from the client library to the outbox of one consumer. Used by the polling thread alone.
+    """Carries records from the client library to the outbox of one consumer. Used by one thread at a time.
 
     out: what may be returned, and what the application was given. columns: where records come as columns, their source.
-    options: what the source of columns needs to know.
+    options: what the source of columns needs to know. between: called between two turns, lets other threads in; False when
+    the call has to end.
     """
 
     def __init__(
@@ -46,18 +55,21 @@ class Delivery:
         status: GateStatus,
         strays: Strays,
         options: Mapping[str, Any],
+        between: Callable[[], bool],
     ) -> None:
         self._raw, self._settings, self._view, self._members = raw, settings, view, members
         self._commits, self._gates, self._status, self._strays = commits, gates, status, strays
-        self._options = options
-        self._intake = Intake(settings, members, view, gates, strays)
+        self._options, self._between = options, between
+        self._progress = Progress()
+        self._intake = Intake(settings, members, view, gates, strays, self._progress)
         self.out = Outbox(members)
         self._intake.ready = gates.ready = self.out.ready
-        members.before_revoke = self._before_revoke
+        members.before_revoke = self.drop
         members.fetching.before_fetch = lambda places: None
         self.columns: ColumnSource | None = None
         self._columnar = False
         self._failure: Exception | None = None
+        self._returned: set[Place] = set()
         self._last_raw = clock.now()
         self._standstill = Standstill(members, commits)
 
@@ -67,12 +79,13 @@ class Delivery:
         A rebalance in between takes back what was already collected here for partitions that have gone.
         """
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
-        self._strays.settle()
+        self.book()
+        self._recover()
+        self._progress.phase = Phase.MOVING
         self.out.begin()
+        self._progress.phase = Phase.REST
+        self._strays.settle()
         if not self._confirmed(wanted, deadline):
-            return
-        if self.out.unseen:
-            self.out.again(wanted)
             return
         self.finish_returned()
         if self._failure is not None:
@@ -89,7 +102,7 @@ class Delivery:
             try:
                 self._turn(wanted, left)
             except Exception as error:
-                if not out.count:
+                if not out.count or self._progress.phase is not Phase.REST:
                     raise
                 # What was collected counts as returned: it goes out, and the error comes with the next call.
                 self._failure = error
@@ -100,6 +113,38 @@ class Delivery:
             self._collect(wanted, events)
             if out.count >= wanted or (deadline is not None and clock.now() >= deadline):
                 return
+            if not self._between():
+                return
+
+    def book(self) -> None:
+        """The application is back, with whatever call: what it was given last has been returned."""
+        self.out.book(self._returned)
+
+    def finish_returned(self) -> None:
+        """The application is back for more: what it was given last is processed, if it left that to us."""
+        self.book()
+        for place in self._returned:
+            owned = self._members.owned.get(place)
+            if owned is not None:
+                owned.unfinished = False
+                if self._settings.auto_store and self._settings.auto_commit:
+                    owned.done_with_all()
+        self._returned.clear()
+        self._commits.periodic()
+
+    def move(self, change: Callable[[], None]) -> None:
+        """Do what changes positions or queues. Inside a callback the turn around it says what an exception leaves."""
+        before = self._progress.phase
+        self._progress.phase = max(Phase.MOVING, before)
+        change()
+        self._progress.phase = before
+
+    def drop(self, places: set[Place]) -> None:
+        """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
+        self.out.drop(places, self._intake.waiting)
+        self._returned -= places
+
+    # -- turns -----------------------------------------------------------------------------------------------------
 
     def _confirmed(self, wanted: int, deadline: float | None) -> bool:
         """After a standstill nothing is given out before the group has said whose it is. False when the time is over."""
@@ -110,36 +155,94 @@ class Delivery:
                 return False
             self._turn(wanted, self._patience(deadline, now))
             self._standstill.look(clock.now())
+            if not self._between():
+                return False
         return True
 
     def _collect(self, wanted: int, events: bool) -> None:
-        event = self.out.collect(wanted, events)
+        event = self._collected(wanted, events)
         while event is not None:
             error = event.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
-            event = self.out.collect(wanted, events)
+            event = self._collected(wanted, events)
+
+    def _collected(self, wanted: int, events: bool) -> Message | None:
+        self._progress.phase = Phase.MOVING
+        event = self.out.collect(wanted, events)
+        self._progress.phase = Phase.REST
+        return event
 
     def _turn(self, wanted: int, wait: float) -> None:
         if self._view.failure is not None:
             raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
         self._members.starts.find()
         self._commits.flush_and_prove()
+        self._progress.phase = Phase.MOVING
         self._gates.open_what_may()
+        self._progress.phase = Phase.REST
         self._status.explain()
-        items: list[Item] = []
+        self._fetch(wanted, wait)
+        self._intake.sort()
+        self._members.raise_pending()
+
+    def _fetch(self, wanted: int, wait: float) -> None:
+        """Let the client library hand over what it has, into the intake, and call its callbacks."""
+        fetching = self._members.fetching
+        silent = fetching.silent(clock.now())
+        if silent:
+            self.move(lambda: fetching.again(silent))
         if not self._intake.waiting:
-            # Large calls are filled exactly: what is left over would be cut and joined again in every later call.
-            most = _BATCH if wanted <= _BATCH else max(1, wanted - self.out.count)
+            if fetching.standing_still:
+                self.move(fetching.go_on)
+        elif clock.now() - self._last_raw < _KEEPALIVE:
+            return
+        else:
+            # The library has to be polled, or the group gives this member up. Nothing more is to come of it meanwhile.
+            if not fetching.standing_still:
+                self.move(fetching.stand_still)
+            wait = 0.0
+        # Large calls are filled exactly: what is left over would be cut and joined again in every later call.
+        most = _BATCH if wanted <= _BATCH else max(1, wanted - self.out.count)
+        if clock.now() < self._intake.foreign_until:
+            most = max(most, _LARGE)
+        self._standstill.served(clock.now())
+        self._progress.phase = Phase.REBALANCE
+        try:
             if self.columns is not None:
-                items = self.columns.take(most, wait)
+                self._intake.take(self.columns.take(most, wait), clock.now())
             else:
                 first = self._raw.poll(wait)
                 if first is not None:
-                    items = items_of([first, *self._raw.consume(most - 1, 0)])
+                    self._intake.take(items_of([first, *self._raw.consume(most - 1, 0)]), clock.now())
+        except BaseException as error:
+            if not in_rebalance(error.__traceback__):
+                self._progress.phase = Phase.LIBRARY
+            raise
+        self._progress.phase = Phase.REST
         self._last_raw = clock.now()
-        self._members.raise_pending()
-        self._intake.take(items, self._last_raw)
+        self._standstill.served(self._last_raw)
+
+    def _recover(self) -> None:
+        """Go on after an exception that has left something half done."""
+        phase = self._progress.phase
+        if phase is Phase.REST:
+            return
+        fetching = self._members.fetching
+        if phase is Phase.LIBRARY:
+            thrown_away = fetching.thrown_away()
+            self.out.drop_unjudged({owned.place for owned in thrown_away}, self._intake.waiting)
+            fetching.again(thrown_away)
+        else:
+            self.out.drop_all(self._intake.waiting)
+            for owned in self._members.owned.values():
+                if owned.started:
+                    owned.begin_again()
+            self._gates.begin_again()
+            if phase is Phase.REBALANCE:
+                self._members.join_again()
+            fetching.begin_anew()
+        self._progress.phase = Phase.REST
 
     def become_columnar(self) -> None:
         """From now on records are fetched as columns, where the C library's calls can be had."""
@@ -151,32 +254,15 @@ class Delivery:
         self._columnar = True
         self.columns = ColumnSource.of(self._raw, native(self._options), self._options.get("error_cb"))
         if self.columns is not None:
-            # What waits in the client library or has not been judged yet is fetched again, as columns.
-            self.out.drop_unjudged(self._intake.waiting)
             self._members.fetching.before_fetch = self.columns.route
+            # What waits in the client library or has not been judged yet is fetched again, as columns.
+            self._recover()
+            self._progress.phase = Phase.MOVING
+            self.out.drop_unjudged(set(self._members.owned), self._intake.waiting)
             self._members.fetching.begin_anew()
+            self._progress.phase = Phase.REST
 
     def _patience(self, deadline: float | None, now: float) -> float:
         """How long the client library may block: short while a gate is closed or a change is near."""
         wait = 0.005 if self._gates.busy or self._members.busy else 0.05
         return wait if deadline is None else max(0.0, min(wait, deadline - now))
-
-    def finish_returned(self) -> None:
-        """The application is back: what it was given last is processed, if it left that to us."""
-        unseen = {place_of(message) for message in self.out.unseen}
-        for place in self.out.touched - unseen:
-            owned = self._members.owned.get(place)
-            if owned is not None:
-                owned.unfinished = False
-                if self._settings.auto_store and self._settings.auto_commit:
-                    owned.done_with_all()
-        self.out.touched.clear()
-        self._commits.periodic()
-
-    def _before_revoke(self, places: set[Place]) -> None:
-        self.drop(places)
-        self.out.touched -= places
-
-    def drop(self, places: set[Place]) -> None:
-        """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
-        self.out.drop(places, self._intake.waiting)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from .. import clock
 from ..config import ConsumerSettings
-from ..messages import Place
+from ..messages import Place, place_of
 from .owned import Owned
+from .records.parcels import Item
+
+# Seconds.
+_SILENT = 1.0
 
 
 class Fetching:
@@ -23,6 +28,8 @@ class Fetching:
     def __init__(self, raw: Consumer, settings: ConsumerSettings, owned: dict[Place, Owned]) -> None:
         self.raw, self._settings, self._owned = raw, settings, owned
         self.manual = False
+        self._standing_still = False
+        self._unsure: dict[Place, float] = {}
 
     @property
     def _by_delta(self) -> bool:
@@ -47,6 +54,9 @@ class Fetching:
             more = [o for o in self._owned.values() if o.fetching]
             self.before_fetch([o.place for o in more])
             self.raw.assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
+        for owned in more:
+            owned.taken = -1
+            self._unsure.pop(owned.place, None)
         quiet = [TopicPartition(o.topic, o.partition) for o in more if o.paused_by_user or o.paused_for_hold]
         if quiet:
             self.raw.pause(quiet)
@@ -56,12 +66,79 @@ class Fetching:
             self.raw.resume(loud)
 
     def begin_anew(self) -> None:
-        """Let the client library forget what it has fetched and not handed over, and begin again from where each is."""
+        """Let the client library forget what it has fetched and not handed over, and begin again from where each is.
+
+        Whatever it has assigned now: an exception may have come between the call and the note of it.
+        """
         fetching = [o for o in self._owned.values() if o.fetching]
-        if fetching and self._by_delta:
-            self.raw.incremental_unassign([TopicPartition(o.topic, o.partition) for o in fetching])
+        if not self._by_delta:
+            self.begin([])
+            return
+        assigned = self.raw.assignment()
+        if assigned:
+            self.raw.incremental_unassign(assigned)
         if fetching:
             self.begin(fetching)
+
+    def again(self, some: Iterable[Owned]) -> None:
+        """Fetch these anew, each from where it is: the client library has stopped them, or thrown something away."""
+        some = list(some)
+        if some and self._by_delta:
+            for owned in some:
+                owned.fetching = False
+            self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in some])
+        if some:
+            self.begin(some)
+
+    def handed_over(self, items: Iterable[Item]) -> None:
+        """The client library has handed these over."""
+        for item in items:
+            place = place_of(item) if isinstance(item, Message) else item.place
+            self._unsure.pop(place, None)
+            if not isinstance(item, Message) and place in self._owned:
+                self._owned[place].taken = item.last + 1
+
+    def thrown_away(self) -> list[Owned]:
+        """Partitions of which the client library has handed something over that did not get here: an exception took it.
+
+        Its own position tells that of records. Of an end of partition, or an error, nothing tells: see `silent`.
+        """
+        fetching = [owned for owned in self._owned.values() if owned.fetching]
+        if not fetching:
+            return []
+        now = clock.now()
+        gone = []
+        for owned, place in zip(fetching, self.raw.position([TopicPartition(*o.place) for o in fetching]), strict=True):
+            if place.offset >= 0 and place.offset != owned.taken:
+                gone.append(owned)
+            else:
+                self._unsure.setdefault(owned.place, now)
+        return gone
+
+    def silent(self, now: float) -> list[Owned]:
+        """Partitions of which nothing has come for a while since an exception that may have taken an event of theirs."""
+        if not self._unsure:
+            return []
+        due = [place for place, since in self._unsure.items() if now - since >= _SILENT]
+        for place in due:
+            del self._unsure[place]
+        return [self._owned[place] for place in due if place in self._owned and self._owned[place].fetching]
+
+    @property
+    def standing_still(self) -> bool:
+        """Whether nothing is fetched, since `stand_still`."""
+        return self._standing_still
+
+    def stand_still(self) -> None:
+        """Fetch nothing for a while: what was fetched before cannot be looked at yet."""
+        self._standing_still = True
+        self.raw.pause([TopicPartition(*o.place) for o in self._owned.values() if o.fetching])
+
+    def go_on(self) -> None:
+        """Fetch again after `stand_still`."""
+        running = [o for o in self._owned.values() if o.fetching and not (o.paused_by_user or o.paused_for_hold)]
+        self.raw.resume([TopicPartition(*o.place) for o in running])
+        self._standing_still = False
 
     def end(self, gone: Iterable[Owned]) -> None:
         """Fetch these no more. They have been taken out of what is owned."""
@@ -72,10 +149,10 @@ class Fetching:
             self.raw.resume(paused)
         if self._by_delta:
             self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in gone if owned.fetching])
+        elif any(owned.fetching for owned in self._owned.values()):
+            self.begin([])  # the others go on
         else:
             self.raw.unassign()
-            for owned in self._owned.values():
-                owned.fetching = False
 
     def restart_at(self, owned: Owned, offset: int) -> None:
         """Go on from another offset, dropping what was fetched."""
@@ -85,17 +162,20 @@ class Fetching:
             # What was skipped counts as done with when the application has stored or committed all that it was given.
             owned.processed, owned.record_end, owned.eof = processed, record_end, offset
         if owned.fetching:
-            # No seek: the client library has stopped a partition whose position is gone.
-            owned.fetching = False
-            if self._by_delta:
-                self.raw.incremental_unassign([TopicPartition(*owned.place)])
-            self.begin([owned])
+            self.again([owned])  # no seek: the client library has stopped a partition whose position is gone
 
     def seek(self, owned: Owned, offset: int) -> None:
         """The application's seek: the position becomes what it says."""
+        if not owned.started:
+            owned.wanted = offset
+            return
         owned.start_at(offset)
         if owned.fetching:
-            self.raw.seek(TopicPartition(*owned.place, offset))
+            try:
+                owned.taken = -1
+                self.raw.seek(TopicPartition(*owned.place, offset))
+            except KafkaException:
+                self.again([owned])  # the client library has stopped it
 
     def hold(self, owned: Owned) -> None:
         """Stand still: what waits behind its gate fills the memory that it may take."""

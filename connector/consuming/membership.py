@@ -8,6 +8,7 @@ is kept and raised when the poll has returned: the library would throw the fetch
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
@@ -34,6 +35,7 @@ from .view import View, ViewKeeper
 if TYPE_CHECKING:
     from .committing import Committer
 
+_MOST_ERRORS = 100
 RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 
 
@@ -52,19 +54,48 @@ class Membership:
         self._callbacks: dict[str, RebalanceCallback | None] = {}
         self._application: Any = None
         self._errors: list[BaseException] = []
+        self._subscribed: list[str] = []
         self._telling = False
 
-    def listen(
+    def subscribe(
         self,
+        topics: list[str],
         application: Any,
         listener: KeyRebalanceListener | None,
         on_assign: RebalanceCallback | None,
         on_revoke: RebalanceCallback | None,
         on_lost: RebalanceCallback | None,
     ) -> None:
-        """Whom to tell of rebalances."""
+        """Join the group for these topics. The others: whom to tell of rebalances."""
         self._application, self.listener = application, listener
         self._callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        self._subscribed = list(topics)
+        self._join()
+
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+        self._subscribed = []
+        self.fetching.raw.unsubscribe()
+
+    def leave(self) -> None:
+        """The consumer is being closed: commit what a group's rebalance would not ask for."""
+        if self.fetching.manual:
+            self.unassign()
+
+    def join_again(self) -> None:
+        """Leave the group and join it anew: a rebalance was cut short, so nobody knows what is owned."""
+        if self._subscribed:
+            assigned = {(p.topic, p.partition) for p in self.fetching.raw.assignment()}
+            for owned in self.owned.values():
+                owned.fetching = owned.place in assigned
+            self._give_up([TopicPartition(*place) for place in self.owned], "on_revoke")
+            self.fetching.raw.unsubscribe()
+            self._join()
+
+    def _join(self) -> None:
+        self.fetching.raw.subscribe(
+            self._subscribed, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost
+        )
 
     @property
     def busy(self) -> bool:
@@ -84,13 +115,16 @@ class Membership:
     def raise_pending(self) -> None:
         """Raise what a rebalance callback could not."""
         if self._errors:
-            raise self._errors.pop(0)
+            # A stop that was asked for goes first. More than so many, and a callback raises faster than it is polled.
+            del self._errors[_MOST_ERRORS:]
+            stops = (n for n, error in enumerate(self._errors) if not isinstance(error, Exception))
+            raise self._errors.pop(next(stops, 0))
 
     def guarded(self, call: Callable[[], object]) -> bool:
         """Run the application's code; what it raises is raised after the client library's poll. Whether it succeeded."""
         try:
             call()
-        except Exception as error:
+        except BaseException as error:
             self._errors.append(error)
             return False
         return True
@@ -113,7 +147,7 @@ class Membership:
     def _give_up(self, partitions: list[TopicPartition], what: str | None) -> None:
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
         self.before_revoke(places)
-        if what is not None:
+        if what is not None and (places or not partitions):  # else it was told before
             self._tell(what, partitions)
         try:
             self.commits.on_revoke([self.owned[place] for place in places])
@@ -125,7 +159,8 @@ class Membership:
         """Another member owns them already: nothing can be committed."""
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
         self.before_revoke(places)
-        self._tell("on_lost", partitions)
+        # As the client library does: on_revoke hears of it where there is no on_lost.
+        self._tell("on_lost" if self._callbacks.get("on_lost") is not None else "on_revoke", partitions, "on_lost")
         self._forget(places)
 
     def _forget(self, places: set[Place]) -> None:
@@ -136,15 +171,16 @@ class Membership:
             self._errors.append(error)
         self.starts.keep(self.topics())
 
-    def _tell(self, what: str, partitions: list[TopicPartition]) -> None:
+    def _tell(self, what: str, partitions: list[TopicPartition], heard: str = "") -> None:
+        """Call the application. heard: the listener's method, if it is another one."""
         callback = self._callbacks.get(what)
         self._telling = True
         try:
             if callback is not None:
                 callback(self._application, partitions)
             if self.listener is not None:
-                getattr(self.listener, what)(partitions)
-        except Exception as error:
+                getattr(self.listener, heard or what)(partitions)
+        except BaseException as error:
             self._errors.append(error)
         finally:
             self._telling = False
@@ -182,15 +218,18 @@ class Membership:
         self.before_revoke({owned.place})
         self.fetching.restart_at(owned, offset)
 
-    def seek(self, place: TopicPartition) -> None:
-        """The application's seek: the position becomes what it says."""
+    def sought(self, place: TopicPartition) -> tuple[Owned, int]:
+        """Of the application's seek: the partition, and the offset as a number."""
         owned = self.owned.get((place.topic, place.partition))
         if owned is None:
             raise KafkaException(
                 KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned to this member")
             )
         wanted = OFFSET_BEGINNING if place.offset == OFFSET_INVALID else place.offset
-        offset = self.starts.resolved(owned.place, wanted)
+        return owned, self.starts.resolved(owned.place, wanted)
+
+    def seek(self, owned: Owned, offset: int) -> None:
+        """The application's seek: the position becomes what it says."""
         # What is processed again from there has to be flushed again.
         owned.flushed = min(owned.flushed, flushed_epoch(self.view(owned.topic).timeline, owned.partition, offset))
         self.fetching.seek(owned, offset)
@@ -200,3 +239,15 @@ class Membership:
         owned = self.owned.get((place.topic, place.partition))
         known = owned is not None and owned.started
         return TopicPartition(place.topic, place.partition, owned.returned if known and owned else OFFSET_INVALID)
+
+
+_CALLBACKS = {function.__code__ for function in (Membership.assigned, Membership.revoked, Membership.lost)}
+
+
+def in_rebalance(trace: TracebackType | None) -> bool:
+    """Whether an exception came out of a rebalance callback, which it then has cut short."""
+    while trace is not None:
+        if trace.tb_frame.f_code in _CALLBACKS:
+            return True
+        trace = trace.tb_next
+    return False

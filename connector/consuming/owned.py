@@ -35,10 +35,14 @@ class Owned:
     ahead_sent, ahead_committed: what the last commit said, and the last acknowledged one, of what lies beyond it.
     inherited: what an earlier owner has processed beyond the start.
     sealed_at: the cut of a partition that nobody reads any more, None for all others.
-    queued: fetched and released, but not returned yet. unfinished: returned, and the application is not back yet.
+    released: next offset after the last record that may be returned, late ones left out.
+    given: after an interruption, what the application has of the records that are fetched again.
+    unfinished: returned, and the application is not back yet.
     wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
     flushed: the newest epoch for which the application was asked to flush, and did. What a commit has proven is another
     matter: `committed_epoch`.
+    taken: next offset after what the client library has handed over here since it began; -1 for nothing.
+    strays_up_to: next offset after the last stray that was counted.
     """
 
     __slots__ = (
@@ -54,6 +58,7 @@ class Owned:
         "fetching",
         "flushed",
         "founded",
+        "given",
         "held",
         "held_keys",
         "inherited",
@@ -64,13 +69,15 @@ class Owned:
         "partition",
         "paused_by_user",
         "paused_for_hold",
-        "queued",
         "record_end",
+        "released",
         "sealed_at",
         "seen_closed",
         "settled_in",
         "started",
         "stored",
+        "strays_up_to",
+        "taken",
         "topic",
         "unannounced",
         "unfinished",
@@ -88,8 +95,11 @@ class Owned:
         self.sealed_at: int | None = None
         self.founded: float = inf
         self.inherited: Ahead | None = None
+        self.given: Ahead | None = None
         self.eof = -1
         self.stored: int | None = None
+        self.strays_up_to = 0
+        self.taken = -1
         self.wanted: int | None = None
         self.committed: int | None = None
         self.ahead_sent = self.ahead_committed = ""
@@ -98,7 +108,7 @@ class Owned:
         self.settled_in: Timeline | None = None
         self.limit: float = inf
         self.held = Backlog()
-        self.queued = 0
+        self.released = 0
         self.unfinished = False
         self.paused_by_user = self.paused_for_hold = False
         self.flushed = self.announced = -1
@@ -142,20 +152,56 @@ class Owned:
         self.late.clear()
         self.held_keys.clear()
         self.let_through = set()
-        self.inherited = None
+        self.inherited = self.given = None
         self.eof = -1
         self.stored = None
+        self.strays_up_to = 0
         self.held.clear()
-        self.queued = 0
+        self.released = 0
         self.unfinished = False
+
+    def begin_again(self) -> None:
+        """Forget what was fetched and not returned; from `fetched` on it is to be fetched again. May be called twice.
+
+        What the application has stays returned: where single keys wait, that is more than what lies below an offset.
+        """
+        missing = {offset for offset in self.held.offsets() if offset < self._returned}
+        self.late.keep_given(self._returned, missing)
+        missing = set(self.late.not_given())
+        self.held.clear()
+        self.held_keys.clear()
+        self.let_through = set()
+        self.released = 0
+        self.eof = -1
+        self.paused_for_hold = False
+        self.given = Ahead(self._returned, frozenset(missing)) if missing else None
+        self.fetched = min(missing, default=self._returned)
+
+    def is_here(self, offset: int) -> bool:
+        """Whether the record at `offset` is done with, by an earlier owner, or given out already by this one."""
+        return (self.inherited is not None and self.inherited.covers(offset)) or (
+            self.given is not None and self.given.covers(offset)
+        )
+
+    @property
+    def known_up_to(self) -> int:
+        """At or above it `is_here` is False."""
+        return max(-1 if self.inherited is None else self.inherited.upto, -1 if self.given is None else self.given.upto)
+
+    @property
+    def queued(self) -> bool:
+        """Whether records may be returned that were not returned yet."""
+        return self.released > self.record_end or self.late.unreturned() < inf
 
     def skip_tail(self) -> None:
         """Pass what no record shows: only when everything fetched before it was returned."""
         self._returned = max(self._returned, self._shown_up_to())
 
-    def gave(self, records: int, offset: int) -> None:
-        """So many records, the last one at `offset`, were returned to the application. A late one comes alone."""
-        self.queued -= records
+    def gave(self, offset: int) -> None:
+        """A record, or a run of which it is the last, was returned to the application. A late one comes alone.
+
+        May be called again for the same one, when an exception has cut the first call short.
+        """
         self.unfinished = True
         self.record_end = max(self.record_end, offset + 1)
         self.returned = max(self._returned, offset + 1)
@@ -196,14 +242,15 @@ class Owned:
         self.held_keys[key_of(record.message(0))] += 1
 
     def let_go(self, parcel: Parcel, late: bool) -> None:
-        """Held records that were taken out of the queue may be returned. late: one, perhaps behind later offsets."""
+        """Held records may be returned; they leave the queue afterwards. late: one, perhaps behind later offsets."""
         if late:
+            self.late.released(parcel.last)
             key = key_of(parcel.message(0))
             self.held_keys[key] -= 1
             if not self.held_keys[key]:
                 del self.held_keys[key]
-            self.late.released(parcel.last)
-        self.queued += parcel.rows
+        else:
+            self.released = max(self.released, parcel.last + 1)
 
     def done_up_to(self, offset: int) -> None:
         """The application names a position of its own: all that it was given before it is done with."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import TopicPartition
 
+from .callers import Serial, alone
 from .delivery import Delivery
 from .gates.gating import Gatekeeper
 from .gates.positions import GroupPositions
@@ -11,8 +12,8 @@ from .membership import Membership
 from .records.strays import Strays
 
 
-class PartitionControl:
-    """Positions, assignment by hand, seek, pause. Used by the polling thread alone."""
+class PartitionControl(Serial):
+    """Positions, assignment by hand, seek, pause. One thread at a time."""
 
     _delivery: Delivery
     _gates: Gatekeeper
@@ -20,56 +21,76 @@ class PartitionControl:
     _positions: GroupPositions
     _strays: Strays
 
+    @alone
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offset behind the last record that was returned, per partition."""
-        self._check_open()
+        self._begin()
         return [self._members.position(place) for place in partitions]
 
+    @alone
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Own exactly these partitions, without the group's assignor; inside on_assign: say where they start.
 
         poll() raises AssignmentError for a partition that waits for one that is not assigned.
         """
-        self._check_open()
+        self._begin()
         self._strays.check()
-        self._members.assign(partitions, replace=True)
+        self._delivery.move(lambda: self._members.assign(partitions, replace=True))
 
+    @alone
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions too; inside on_assign: say where they start."""
-        self._check_open()
-        self._members.assign(partitions, replace=False)
+        self._begin()
+        self._delivery.move(lambda: self._members.assign(partitions, replace=False))
 
+    @alone
     def unassign(self) -> None:
         """Own no partition any more. Inside on_revoke and on_lost keyorder does that by itself."""
-        self._check_open()
-        self._members.unassign()
+        self._begin()
+        self._delivery.move(self._members.unassign)
 
+    @alone
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions no more. Inside on_revoke and on_lost keyorder does that by itself."""
-        self._check_open()
-        self._members.unassign(partitions)
+        self._begin()
+        self._delivery.move(lambda: self._members.unassign(partitions))
 
+    @alone
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this member owns, those behind closed gates included."""
-        self._check_open()
+        self._begin()
         return [TopicPartition(t, p) for t, p in sorted(self._members.owned)]
 
+    @alone
     def seek(self, partition: TopicPartition) -> None:
         """Go on from another offset of an owned partition. A rewind closes the gates behind it again."""
-        self._check_open()
-        self._delivery.drop({(partition.topic, partition.partition)})
-        self._members.seek(partition)
-        self._gates.rearm(partition.topic)
+        self._begin()
+        owned, offset = self._members.sought(partition)
 
+        def go() -> None:
+            self._delivery.drop({owned.place})
+            self._members.seek(owned, offset)
+            self._gates.rearm(owned.topic)
+
+        self._delivery.move(go)
+
+    @alone
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Return no more records of these partitions until resume()."""
-        self._check_open()
-        self._members.fetching.pause(partitions)
+        self._begin()
+        self._delivery.move(lambda: self._members.fetching.pause(partitions))
 
+    @alone
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Undo pause()."""
-        self._check_open()
-        self._members.fetching.resume(partitions)
+        self._begin()
+        places = {(p.topic, p.partition) for p in partitions}
 
-    def _check_open(self) -> None:
+        def go() -> None:
+            self._members.fetching.resume(partitions)
+            self._delivery.out.resume(places)
+
+        self._delivery.move(go)
+
+    def _begin(self) -> None:
         raise NotImplementedError

@@ -18,7 +18,9 @@ _ASK_AGAIN = 0.1
 
 
 class Standstill:
-    """Casts doubt on all that is owned when the polling thread was away for long. Used by that thread alone.
+    """Casts doubt on all that is owned when nobody was there for long. Used by one thread at a time.
+
+    Nobody: the polling thread was away, or it did not poll the client library, which then leaves the group as well.
 
     Being away may also mean that the application took its time: then the confirmation costs one request.
     """
@@ -26,15 +28,24 @@ class Standstill:
     def __init__(self, members: Membership, commits: Committer) -> None:
         self._members, self._commits = members, commits
         self._doubted: list[Owned] = []
-        self._seen = clock.now()
+        self._seen = self._served = clock.now()
         self._ask_at = 0.0
 
     def look(self, now: float) -> None:
         """The polling thread is here, at `now`."""
         if now - self._seen >= _SILENCE:
-            self._doubted = list(self._members.owned.values())
-            self._ask_at = now
+            self._doubt(now)
         self._seen = now
+
+    def served(self, now: float) -> None:
+        """The client library is polled, at `now`, or its poll has returned."""
+        if now - self._served >= _SILENCE:
+            self._doubt(now)
+        self._served = now
+
+    def _doubt(self, now: float) -> None:
+        self._doubted = list(self._members.owned.values())
+        self._ask_at = now
 
     @property
     def in_doubt(self) -> bool:

@@ -14,8 +14,7 @@ def test_what_overtook_a_waiting_record_is_worth_a_commit_of_the_same_position()
     owned.committed = 4
     owned.hold_alone(MessageParcel(("t", 0), [Message(topic="t", partition=0, offset=4, key=b"waits")]))
     assert not owned.uncommitted
-    owned.queued = 1
-    owned.gave(1, 5)
+    owned.gave(5)
     owned.done_with_all()
     assert (owned.processed, owned.uncommitted) == (4, True)
     owned.ahead_committed = owned.ahead(4)

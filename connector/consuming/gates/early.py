@@ -39,6 +39,7 @@ class EarlyReleases:
         self._topics: dict[str, _Topic] = {}
         self._looked: dict[Place, tuple[object, float]] = {}
         self.set_sasl_credentials, self.stop = self._scanner.set_sasl_credentials, self._scanner.stop
+        self.retire = self._scanner.retire
 
     def look(self, topic: str, view: View, closed: Collection[Gate], position: Position) -> set[int]:
         """Take in what scans have found, and begin those that are needed for these gates, which are closed and hold records.

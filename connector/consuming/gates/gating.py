@@ -17,7 +17,7 @@ from ...config import ConsumerSettings
 from ...messages import Place, key_of, offset_of
 from ..membership import Membership
 from ..owned import Owned
-from ..records.parcels import Backlog, Item
+from ..records.parcels import Backlog, Item, Parcel
 from ..view import View
 from .early import PATIENCE, EarlyReleases
 from .origins import OriginWatch
@@ -55,6 +55,10 @@ class Gatekeeper:
     def changed(self, topic: str) -> None:
         """Partitions were started: judge the topic anew."""
         self._judged.pop(topic, None)
+
+    def begin_again(self) -> None:
+        """What was fetched is fetched again: judge all topics anew."""
+        self._judged.clear()
 
     def assigned(self, topic: str) -> None:
         """Partitions were assigned: what was heard of others may be from before a reset, and counts no more."""
@@ -239,8 +243,9 @@ class Gatekeeper:
 
     def _let_go(self, owned: Owned, view: View, opened: Opened) -> None:
         """Held records below the limit may be returned; with `keyorder.gate=key`, those of keys whose gate is open."""
-        for parcel in owned.held.below(owned.limit):
+        while (parcel := owned.held.first_below(owned.limit)) is not None:
             owned.let_go(parcel, late=self._settings.gate_keys)
+            owned.held.drop(parcel)
             self.ready.append(parcel)
         if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
             self._let_keys_go(owned, view, opened)
@@ -265,15 +270,19 @@ class Gatekeeper:
         moved = self._early is not None and self._early.moved(owned.place, partial(self._known, owned.topic))
         if now_open <= owned.let_through and not moved:
             return
-        owned.let_through = now_open
-        held, owned.held = owned.held, Backlog()
+        still = Backlog()
+        freed: list[Parcel] = []
         waiting: set[bytes | None] = set()
-        for record in held.below(inf):
+        for record in owned.held:
             message = record.message(0)
             key = key_of(message)
             if key not in waiting and (key is None or self._entered(key, message, owned, opened)):
                 owned.let_go(record, late=True)
-                self.ready.append(record)
+                freed.append(record)
             else:
                 waiting.add(key)
-                owned.held.append(record)
+                still.append(record)
+        # An exception at any line before this one leaves them all held.
+        owned.held = still
+        self.ready.extend(freed)
+        owned.let_through = now_open

@@ -5,7 +5,7 @@ A position says "everything below is done with", so it stays below the oldest of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 
@@ -32,6 +32,16 @@ class Late:
         """A record was returned, one of these or not. record_end: behind the highest offset returned so far."""
         if offset in self._ends:
             self._ends[offset] = record_end
+
+    def keep_given(self, returned: int, missing: Iterable[int]) -> None:
+        """Of the others remember those below `returned` alone, and these as well: they will come once more."""
+        self._ends = {o: end for o, end in self._ends.items() if end is not None or o < returned} | dict.fromkeys(
+            missing
+        )
+
+    def not_given(self) -> Iterator[int]:
+        """Those that the application has not seen."""
+        return (offset for offset, end in self._ends.items() if end is None)
 
     def unreturned(self) -> float:
         """The oldest that the application has not seen; inf when there is none."""

@@ -150,18 +150,23 @@ class Backlog:
         self._parcels.append(parcel)
         self._rows += parcel.rows
 
-    def below(self, offset: float) -> Iterator[Parcel]:
-        """Take out what lies below an offset, parcel by parcel."""
-        while self._parcels:
-            first = self._parcels[0]
-            rows = first.rows_below(offset)
-            if not rows:
-                return
-            self._parcels.popleft()
-            self._rows -= rows
-            if rows < first.rows:
-                self._parcels.appendleft(first.cut(rows, first.rows))
-            yield first.cut(0, rows)
+    def __iter__(self) -> Iterator[Parcel]:
+        return iter(self._parcels)
+
+    def first_below(self, offset: float) -> Parcel | None:
+        """The first records as far as they lie below an offset; None where none does. They stay until `drop`."""
+        if not self._parcels:
+            return None
+        first = self._parcels[0]
+        rows = first.rows_below(offset)
+        return first.cut(0, rows) if rows else None
+
+    def drop(self, taken: Parcel) -> None:
+        """Take out what `first_below` has returned."""
+        first = self._parcels.popleft()
+        if taken.rows < first.rows:
+            self._parcels.appendleft(first.cut(taken.rows, first.rows))
+        self._rows -= taken.rows
 
     def clear(self) -> None:
         """Forget all."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, Message
 
-from ....partitioner.errors import GroupResetError, StaleViewError, TimelineRegressionError
+from ....partitioner.errors import GroupResetError, KeyorderError, StaleViewError, TimelineRegressionError
 from ....partitioner.routing import HINT_HEADER
 from ... import clock
 from ...config import ConsumerSettings
@@ -19,42 +19,61 @@ from ...messages import key_of, offset_of, place_of
 from ..gates.gating import Gatekeeper
 from ..membership import Membership
 from ..owned import Owned
+from ..progress import Phase, Progress
 from ..view import View, ViewKeeper
-from .parcels import Item, MessageParcel, Parcel, hint_of
+from .parcels import Item, Judged, MessageParcel, Parcel, hint_of
 from .strays import Strays
 
 _PATIENCE = 0.2
+# How long it counts that records with a foreign header come. Seconds.
+_REMEMBERED = 60.0
 
 
 class Intake:
-    """Sorts fetched records into `ready` and the hold queues of their partitions."""
+    """Sorts fetched records into `ready` and the hold queues of their partitions.
+
+    foreign_until: until then records may come whose header names an epoch that there is not. Each batch of them costs a
+    look at the control topic, so batches should be large.
+    """
 
     ready: deque[Item]
 
     def __init__(
-        self, settings: ConsumerSettings, members: Membership, views: ViewKeeper, gates: Gatekeeper, strays: Strays
+        self,
+        settings: ConsumerSettings,
+        members: Membership,
+        views: ViewKeeper,
+        gates: Gatekeeper,
+        strays: Strays,
+        progress: Progress,
     ) -> None:
+        self._progress = progress
         self._settings, self._members, self._views, self._strays = settings, members, views, strays
         self._gates = gates
         self.waiting: deque[Item] = deque()
         self._fetched_at = 0.0
         self._looked: set[str] = set()
+        self.foreign_until = 0.0
 
     def take(self, items: Sequence[Item], fetched_at: float) -> None:
-        """Sort these, and what an old view has kept waiting; the order within a partition is kept.
+        """Take over what was fetched; `sort` looks at it."""
+        if items:
+            self.waiting.extend(items)
+            self._looked.clear()
+            self._fetched_at = fetched_at
+            self._members.fetching.handed_over(items)
+
+    def sort(self) -> None:
+        """Sort what was taken, and what an old view has kept waiting; the order within a partition is kept.
 
         Raises StaleViewError when the control topic stays unreadable, and what order demands.
         """
         try:
-            self._take(items, fetched_at)
+            self._sort_all()
         finally:
             self._strays.settle()
 
-    def _take(self, items: Sequence[Item], fetched_at: float) -> None:
-        if items:
-            self.waiting.extend(items)
-            self._fetched_at = fetched_at
-            self._looked.clear()
+    def _sort_all(self) -> None:
         while self.waiting:
             item = self.waiting[0]
             if not isinstance(item, Message):
@@ -64,8 +83,12 @@ class Intake:
                     self._check_silence(owned.topic)
                     return
             else:
+                self._progress.phase = Phase.MOVING
                 self._event(item)
-            self.waiting.popleft()
+            # What is done for an item may drop it: a partition that begins elsewhere loses all that waits.
+            if self.waiting and self.waiting[0] is item:
+                self.waiting.popleft()
+            self._progress.phase = Phase.REST
 
     def _sort(self, parcel: Parcel, owned: Owned) -> bool:
         """Put records where they belong; False when a newer look at the control topic is needed first."""
@@ -79,22 +102,35 @@ class Intake:
                 return False
             view = self._members.view(topic)
             judged = parcel.judge(view)
-        if judged.strays or judged.hint > view.timeline.newest.number:
-            if topic not in self._looked:
-                if not self._fresh(topic, self._fetched_at):
-                    return False
-                self._looked.add(topic)
-                view = self._members.view(topic)
-                judged = parcel.judge(view)
-            if not view.managed and judged.hinted >= 0 and self._settings.ordered:
-                self._accept(parcel, 0, judged.hinted, owned)
-                raise TimelineRegressionError(
-                    f"{topic}[{owned.partition}]@{parcel.offset(judged.hinted)} carries the header {HINT_HEADER}, but the "
-                    "topic has no timeline here: its control topic was lost, or it is a copy from another cluster; adopt "
-                    "it, or set enable.ordered.delivery=false to read it without gates"
-                )
-        if not self._gates.current(topic):
+        if (judged.strays or judged.hint > view.timeline.newest.number) and topic not in self._looked:
+            if not self._fresh(topic, self._fetched_at):
+                return False
+            self._looked.add(topic)
+            view = self._members.view(topic)
+            judged = parcel.judge(view)
+            if judged.hint > view.timeline.newest.number:
+                self.foreign_until = clock.now() + _REMEMBERED
+        self._progress.phase = Phase.MOVING
+        try:
+            self._admit(parcel, judged, view, owned)
+        except KeyorderError:
+            self._progress.phase = Phase.REST  # what was found stays where it is, and is found again
+            raise
+        return True
+
+    def _admit(self, parcel: Parcel, judged: Judged, view: View, owned: Owned) -> None:
+        foreign = bool(judged.strays) or judged.hint > view.timeline.newest.number
+        if foreign and judged.hinted >= 0 and not view.managed and self._settings.ordered:
+            self._accept(parcel, 0, judged.hinted, owned)
+            raise TimelineRegressionError(
+                f"{owned.topic}[{owned.partition}]@{parcel.offset(judged.hinted)} carries the header {HINT_HEADER}, but the "
+                "topic has no timeline here: its control topic was lost, or it is a copy from another cluster; adopt it, or "
+                "set enable.ordered.delivery=false to read it without gates"
+            )
+        if not self._gates.current(owned.topic):
             self._gates.open_what_may()
+            if not (self.waiting and self.waiting[0] is parcel):
+                return  # a listener has moved the position
         done = 0
         for row in judged.strays:
             message = parcel.message(row)
@@ -107,13 +143,15 @@ class Intake:
             elif parcel.offset(row) >= owned.fetched:
                 if self._strays.stop:
                     self._accept(parcel, done, row, owned)
-                if not self._strays.found(message, *self._home(message, view)):
+                if parcel.offset(row) >= owned.strays_up_to:
+                    self._strays.found(message, *self._home(message, view))
+                    owned.strays_up_to = parcel.offset(row) + 1
+                if not self._strays.delivers:
                     # The position passes it with the next record, or with the end of the partition.
                     self._accept(parcel, done, row, owned)
                     done = row + 1
                     owned.fetched = parcel.offset(row) + 1
         self._accept(parcel, done, parcel.rows, owned)
-        return True
 
     def _accept(self, parcel: Parcel, start: int, stop: int, owned: Owned) -> None:
         """Rows [start, stop): those below the first closed gate may be given out, the others are held."""
@@ -122,11 +160,11 @@ class Intake:
         if start >= stop:
             return
         owned.fetched = parcel.offset(stop - 1) + 1
-        if owned.inherited is not None:
-            known = min(stop, max(start, parcel.rows_below(owned.inherited.upto)))
+        if owned.inherited is not None or owned.given is not None:
+            known = min(stop, max(start, parcel.rows_below(owned.known_up_to)))
             for row in range(start, known):
                 # An earlier owner was done with the others, before these that waited. The next position passes them.
-                if not owned.inherited.covers(parcel.offset(row)):
+                if not owned.is_here(parcel.offset(row)):
                     self._place(parcel, row, row + 1, owned)
             start = known
         if start < stop:
@@ -135,8 +173,9 @@ class Intake:
     def _place(self, parcel: Parcel, start: int, stop: int, owned: Owned) -> None:
         free = start if owned.held else min(stop, max(start, parcel.rows_below(owned.limit)))
         if free > start:
-            owned.queued += free - start
-            self.ready.append(parcel.cut(start, free))
+            free_rows = parcel.cut(start, free)
+            owned.released = max(owned.released, free_rows.last + 1)
+            self.ready.append(free_rows)
         if free >= stop:
             return
         rest = parcel.cut(free, stop)
@@ -147,7 +186,7 @@ class Intake:
         for message in rest.messages():
             record = MessageParcel(parcel.place, [message])
             if self._gates.key_may_go(message, owned):
-                owned.queued += 1
+                owned.released = max(owned.released, record.last + 1)
                 self.ready.append(record)
             else:
                 owned.hold_alone(record)
@@ -189,7 +228,10 @@ class Intake:
             self.ready.append(message)
 
     def _out_of_range(self, owned: Owned) -> None:
-        """Below the log start: what was fetched below it is dropped, the log start follows. Above the end: stop."""
+        """Below the log start: what was fetched below it is dropped, the log start follows. Above the end: stop.
+
+        In between there is nothing wrong with the position: it is fetched again from there.
+        """
         low, high = self._members.starter.log(owned.topic, owned.partition)
         if owned.fetched > high:
             raise GroupResetError(
@@ -199,6 +241,9 @@ class Intake:
             )
         if owned.fetched < low:
             self._members.restart_at(owned, low)
+        else:
+            # The log was asked when its end, or its start, lay elsewhere. The library has stopped the partition.
+            self._members.fetching.again([owned])
 
     def _check_silence(self, topic: str) -> None:
         silent = clock.now() - self._views.as_of(topic)

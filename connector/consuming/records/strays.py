@@ -48,8 +48,13 @@ class Strays:
         self._errors: list[KafkaError] = []
         self.counts: Counter[Place] = Counter()
 
-    def found(self, message: Message, home: int, epoch: int) -> bool:
-        """Treat one stray; True when it is to be delivered. home: where its key lives in the newest `epoch`.
+    @property
+    def delivers(self) -> bool:
+        """Whether strays go to the application."""
+        return self._policy is StrayPolicy.DELIVER
+
+    def found(self, message: Message, home: int, epoch: int) -> None:
+        """Treat one stray, once. home: where its key lives in the newest `epoch`.
 
         Raises StrayError under `fail`, again for as long as the record is there. Under `dead-letter` `settle` has to be
         called before anything behind it is given out.
@@ -60,10 +65,8 @@ class Strays:
             raise StrayError(*place, offset_of(message), home)
         self.counts[place] += 1
         self._log(place, offset_of(message), home, self.counts[place])
-        if self._policy is StrayPolicy.DELIVER:
-            return True
-        self._send(message, home, epoch)
-        return False
+        if self._policy is StrayPolicy.DEAD_LETTER:
+            self._send(message, home, epoch)
 
     @property
     def stop(self) -> bool:
