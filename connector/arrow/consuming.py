@@ -44,6 +44,11 @@ class ColumnSource:
             items += items_of(taken)
         return items
 
+    @property
+    def in_hand(self) -> bool:
+        """Whether the last call of `take` has had records, whatever became of them."""
+        return self._tap.in_hand
+
     def close(self) -> None:
         """Release what was opened, before the consumer is closed."""
         self._tap.close()

@@ -70,8 +70,17 @@ class NativeTap:
             self._library.queue_forward(self._partitions[topic, partition], self._queue)
             self._unproven.add((topic, partition))
 
+    @property
+    def in_hand(self) -> bool:
+        """Whether the last call of `take` has had records, be it that an exception has kept them from its caller.
+
+        They are gone then, and the C library's own position says nothing of them.
+        """
+        return bool(self._pointers[0])
+
     def take(self, most: int, wait: float) -> list[Taken]:
         """See Tap."""
+        self._pointers[0] = 0
         found = []
         event = self._raw.poll(0)
         while event is not None:

@@ -230,7 +230,7 @@ class Delivery:
             return
         fetching = self._members.fetching
         if phase is Phase.LIBRARY:
-            thrown_away = fetching.thrown_away()
+            thrown_away = fetching.thrown_away(self.columns is not None and self.columns.in_hand)
             self.out.drop_unjudged({owned.place for owned in thrown_away}, self._intake.waiting)
             fetching.again(thrown_away)
         else:

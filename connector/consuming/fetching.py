@@ -98,10 +98,11 @@ class Fetching:
             if not isinstance(item, Message) and place in self._owned:
                 self._owned[place].taken = item.last + 1
 
-    def thrown_away(self) -> list[Owned]:
+    def thrown_away(self, columns: bool) -> list[Owned]:
         """Partitions of which the client library has handed something over that did not get here: an exception took it.
 
-        Its own position tells that of records. Of an end of partition, or an error, nothing tells: see `silent`.
+        Its own position tells that of records, unless they came as columns. Of an end of partition, or an error, nothing
+        tells: see `silent`.
         """
         fetching = [owned for owned in self._owned.values() if owned.fetching]
         if not fetching:
@@ -109,7 +110,7 @@ class Fetching:
         now = clock.now()
         gone = []
         for owned, place in zip(fetching, self.raw.position([TopicPartition(*o.place) for o in fetching]), strict=True):
-            if place.offset >= 0 and place.offset != owned.taken:
+            if columns or (place.offset >= 0 and place.offset != owned.taken):
                 gone.append(owned)
             else:
                 self._unsure.setdefault(owned.place, now)

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -65,14 +65,26 @@ def take_all(
 
 @contextmanager
 def alarms(every: float, handler: Callable[..., object]) -> Iterator[None]:
-    """A signal again and again."""
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, every, every)
+    """A signal again and again, to the main thread."""
+    before = signal.signal(signal.SIGUSR1, handler)
+    done = threading.Event()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def ring() -> None:
+        while not done.wait(every):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    bell = threading.Thread(target=ring, daemon=True)
+    bell.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        while not done.is_set():
+            with suppress(BaseException):
+                done.set()
+        bell.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def committed(kafka: KafkaUnderTest, topic: str) -> int:
@@ -124,9 +136,10 @@ def test_a_signal_handler_that_raises_loses_nothing(kafka: KafkaUnderTest, topic
     found: list[tuple[int, int]] = []
     errors = 0
     deadline = time.monotonic() + 60
-    with OrderedConsumer(config) as consumer, alarms(0.02, handler):
+    with OrderedConsumer(config) as consumer, ExitStack() as stack:
         consumer.subscribe([topic_name])
-        found += take_all(consumer, way, 1, Callback)[0]
+        found += take_all(consumer, way, 1, ())[0]
+        stack.enter_context(alarms(0.02, handler))
         while errors < 40 or len(found) < 2_000:
             assert time.monotonic() < deadline, f"{len(found)}, {errors} exceptions"
             if len(found) == 2_000:
