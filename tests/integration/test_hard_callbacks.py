@@ -147,7 +147,7 @@ def test_a_signal_handler_that_raises_loses_nothing(kafka: KafkaUnderTest, topic
                 found.clear()
                 consumer.seek(TopicPartition(topic_name, 0, 0))
             try:
-                taken = take(consumer, way, most=7)
+                taken = take(consumer, way, most=7, timeout=0.005)
             except Callback:
                 errors += 1
                 continue
