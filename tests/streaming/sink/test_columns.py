@@ -80,7 +80,7 @@ def test_a_partition_column_needs_the_option_that_allows_it() -> None:
         ({**BASE, "keyorder.sink.exactly.once": "maybe"}, "neither true nor false"),
         ({**BASE, "keyorder.sink.typo": "1"}, "the sink has no such option"),
         ({**BASE, "kafka.key.serializer": "x"}, "kafka.key.serializer: it is not supported"),
-        ({**BASE, "kafka.acks": "1"}, "acks"),
+        ({**BASE, "kafka.partitioner.class": "com.example.Mine"}, "kafka.partitioner.class"),
         ({**BASE, "kafka.transactional.id": "x"}, "kafka.transactional.id"),
         ({**BASE, "kafka.transactional.id": "x", "keyorder.sink.exactly.once": "true"}, "kafka.transactional.id"),
     ],
@@ -88,6 +88,17 @@ def test_a_partition_column_needs_the_option_that_allows_it() -> None:
 def test_options_that_cannot_be_are_refused_with_their_name(options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         sink_options(options)
+
+
+def test_a_weaker_promise_than_the_sinks_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Options of a job that wrote with Spark's own sink: rows are acknowledged by all replicas here, and none is doubled."""
+    weaker = {"kafka.acks": "1", "kafka.enable.idempotence": "false", "kafka.partition.assignment.strategy": "x"}
+    options = sink_options({**BASE, **weaker, "kafka.compression.zstd.level": "3"})
+
+    assert "acks" not in options.client
+    assert "enable.idempotence" not in options.client
+    assert options.client["compression.level"] == "3"
+    assert all(name in caplog.text for name in weaker)
 
 
 def test_no_secret_shows_in_what_travels_to_the_executors() -> None:
