@@ -7,11 +7,9 @@ from typing import Any
 
 from ....partitioner.errors import ConfigError
 from ...cli.connecting import from_java
-from ...config import connection_of
-from .pipeline import below
-
-# What Kafka Connect's files hold for Java's clients, and librdkafka calls otherwise or does not have.
-_JAVA_ONLY = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "max.poll.records")
+from ...config import connection_of, consumer_settings, producer_settings
+from ...java_names import CLIENT_SETTINGS, check
+from .settings import below
 
 
 def worker_connection(worker: Mapping[str, str]) -> dict[str, Any]:
@@ -62,6 +60,23 @@ def _client(worker: Mapping[str, str], connector: Mapping[str, str], kind: str) 
             "the worker does not allow overrides",
             "leave it out, or set connector.client.config.override.policy=All on the worker",
         )
-    for more in (below(worker, f"{kind}."), overrides):
-        config.update({k: v for k, v in from_java(more).items() if k not in _JAVA_ONLY})
+    for prefix, more in ((f"{kind}.", below(worker, f"{kind}.")), (f"{kind}.override.", overrides)):
+        config.update(CLIENT_SETTINGS.translated(more, prefix, kind))
     return config
+
+
+def check_clients(kind: str, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
+    """Raises ConfigError for an override that the clients of a connector's tasks would not take. kind: sink or source."""
+    used = "consumer" if kind == "sink" else "producer"
+    prefix = f"{used}.override."
+    check(CLIENT_SETTINGS.translated(below(connector, prefix), prefix, used), prefix, used)
+    config = _client(worker, connector, used)
+    try:
+        if used == "producer":
+            producer_settings(config)
+        else:
+            consumer_settings({**config, "group.id": "none"})
+    except ConfigError as error:
+        if error.setting in below(connector, prefix):
+            raise ConfigError(f"{prefix}{error.setting}", error.problem, error.fix) from None
+        raise

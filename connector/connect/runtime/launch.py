@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import uuid
 from collections.abc import Callable, Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ....partitioner.errors import ConfigError
+from ...config import connection_of
+from ...java_names import CLIENT_SETTINGS, check
 from ..config.providers import Resolver
 from .clients import worker_connection
 from .group.herder import Herder
@@ -20,10 +23,11 @@ from .group.stores import LedLog, MemoryLog, Statuses, TopicLog
 from .offsets import FileOffsetStore, KafkaOffsetStore, OffsetStore
 from .operations.operations import Operations
 from .plugins import Plugins
-from .settings import distributed_definition, standalone_definition
+from .settings import below, distributed_definition, standalone_definition, without_effect
 from .tasks.task_base import State, TaskId
 from .worker import Worker
 
+_LOG = logging.getLogger("keyorder.connect.settings")
 Listener = Callable[[TaskId, State, "str | None"], None]
 
 
@@ -44,6 +48,11 @@ class Parts:
         settings = resolver.resolve(given)
         resolver.keep_secret(settings)
         parsed = definition.parse(settings)
+        for warning in without_effect(definition, given, lambda name: name in connection_of({name: ""})):
+            _LOG.warning("%s", warning)
+        for kind in ("producer", "consumer"):
+            prefix = f"{kind}."
+            check(CLIENT_SETTINGS.translated(below(settings, prefix), prefix, kind), prefix, kind)
         if parsed["exactly.once.source.support"] != "disabled" and not distributed:
             raise ConfigError(
                 "exactly.once.source.support", "a standalone worker keeps offsets in a file", "run distributed"

@@ -14,13 +14,9 @@ from ..config.rendering import validation_json
 from ..converters.base import Converter
 from ..converters.headers import ByConverter, HeaderConverter, SimpleHeaderConverter
 from ..transforms.base import Predicate, R, Transformation
+from .clients import check_clients
 from .plugins import SIMPLE_HEADERS, Plugins
-from .settings import connector_definition, cross_checks
-
-
-def below(config: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The settings below a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
+from .settings import below, connector_definition, cross_checks
 
 
 class Chain:
@@ -126,6 +122,7 @@ def validate(
         for setting, build in (
             ("transforms", lambda: Chain(plugins, config)),
             ("key.converter", lambda: Converters(plugins, worker, config)),
+            ("connector.class", lambda: check_clients(kind.kind, worker, config)),
         ):
             try:
                 build()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from ....partitioner.errors import ConfigError
@@ -15,6 +16,11 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+
+
+def below(config: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The settings below a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
 
 
 def worker_definition() -> ConfigDef:
@@ -43,6 +49,31 @@ def worker_definition() -> ConfigDef:
         .define("restart.failed.tasks.max", Type.INT, 0, LOW, "How often a failed task is started again by itself; 0 for never, as in Kafka Connect.", validator=Range(0))
         .define("restart.failed.tasks.delay.ms", Type.LONG, 10_000, LOW, "The wait before the first such start; it doubles with each.", validator=Range(0))
     )  # fmt: skip
+
+
+# What Kafka Connect's workers know beside these. A setting of theirs changes nothing here, and is named once.
+_OF_JVM_WORKERS = re.compile(
+    r"admin\..*|access\.control\..*|admin\.listeners.*|auto\.include\.jmx\.reporter|client\.dns\.lookup|config\.storage\..*|connect\.protocol"
+    r"|connections\.max\.idle\.ms|header\.converter\..*|inter\.worker\..*|listeners\.https\..*|metadata\..*|metric.*|offset\.storage\..*"
+    r"|plugin\.(path|discovery)|rebalance\.timeout\.ms|receive\.buffer\.bytes|reconnect\..*|request\.timeout\.ms|response\.http\..*"
+    r"|rest\.(advertised\.(host\.name|port|listener)|extension\.classes)|retry\..*|scheduled\..*|send\.buffer\.bytes"
+    r"|socket\..*|status\.storage\..*|task\.shutdown\..*|topic\.(creation\.enable|tracking\..*)|worker\..*"
+)
+_PREFIXES = ("config.providers.", "consumer.", "header.converter.", "key.converter.", "producer.", "value.converter.")
+
+
+def without_effect(definition: ConfigDef, given: Mapping[str, str], of_client: Callable[[str], bool]) -> list[str]:
+    """A warning for each worker setting that changes nothing here. of_client: whether a name concerns the connection."""
+    found = []
+    for name in sorted(set(given) - set(definition.keys)):
+        if name.startswith(_PREFIXES) or name in ("key.converter", "value.converter") or of_client(name):
+            continue
+        if _OF_JVM_WORKERS.fullmatch(name):
+            found.append(f"the setting {name} of Kafka Connect has no effect here")
+            continue
+        near = get_close_matches(name, definition.keys, 1)
+        found.append(f"there is no setting {name}" + (f": did you mean {near[0]}?" if near else ""))
+    return found
 
 
 def standalone_definition() -> ConfigDef:
@@ -102,7 +133,7 @@ def connector_definition(kind: str) -> ConfigDef:
         )  # fmt: skip
     return (
         common.define("topic.creation.groups", Type.LIST, [], LOW, "Aliases of groups; `topic.creation.<alias>.include`, `.partitions`, `.replication.factor` follow.", group="Topic Creation")
-        .define("topic.creation.default.partitions", Type.INT, None, LOW, "When a topic is missing: its partitions. Without it a missing topic is an error.", group="Topic Creation")
+        .define("topic.creation.default.partitions", Type.INT, None, LOW, "When a topic is missing: its partitions. Without it a topic is made as the brokers make them (auto.create.topics.enable), or waited for.", group="Topic Creation")
         .define("topic.creation.default.replication.factor", Type.SHORT, -1, LOW, "-1 for the cluster's default.", group="Topic Creation")
         .define("exactly.once.support", Type.STRING, "requested", MEDIUM, "required: refuse to run if records and offsets cannot be written in one transaction.", validator=ValidString("requested", "required"), group="Exactly Once Support")
         .define("transaction.boundary", Type.STRING, "poll", MEDIUM, "Where a transaction ends.", validator=ValidString("poll", "interval", "connector"), group="Exactly Once Support")

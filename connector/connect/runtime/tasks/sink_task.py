@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from .....partitioner.errors import PeerError
+from .....partitioner.errors import PeerError, TopicNotFoundError
 from .... import clock
 from ....consuming.consumer import OrderedConsumer
 from ....kafka_errors import translate
@@ -121,9 +121,12 @@ class WorkerSinkTask(WorkerTask):
         error = message.error()
         if error is not None:
             failure = translate(error, "read", f"topic {message.topic()}")
-            if failure.retriable:
-                return
-            raise failure
+            if isinstance(failure, TopicNotFoundError):
+                # As in Kafka Connect: the task waits for a topic that is to come, and reads those that are there.
+                _LOG.warning("task %s waits for topic %s, which does not exist", self.where, failure.topic)
+            elif not failure.retriable:
+                raise failure
+            return
         self.metrics.add("sink_record_read_total")
         self.metrics.set("stray_records_total", self.consumer.strays)
         self.topics.add(place_of(message)[0])

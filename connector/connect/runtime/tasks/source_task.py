@@ -34,6 +34,7 @@ from .topic_creation import TopicCreation
 
 _LOG = logging.getLogger("keyorder.connect.task")
 _TIMEOUT = 60.0
+_TOPIC_LOOK = 1.0
 _FATAL = {KafkaError._FATAL, KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 
@@ -146,6 +147,8 @@ class WorkerSourceTask(WorkerTask):
                 self.metrics.add("total_records_skipped")
                 _LOG.warning("task %s skips a record: %s", self.where, self._redact(str(failure)))
                 made = None
+            if made is not None and not self._topic_there(made[0].topic):
+                return  # the task ends; what was not sent is polled again
             self._submit(record, made)
             if self._failure is not None:
                 self._serve(0.0)
@@ -173,9 +176,20 @@ class WorkerSourceTask(WorkerTask):
                 failure = translate(error, "write", f"topic {changed.topic}")
                 self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {changed.topic}", failure)
 
-        self._topics.ensure(changed.topic)
         self.topics.add(changed.topic)
         self._produce(changed.topic, value, key, headers or None, changed.timestamp or 0, delivered)
+
+    def _topic_there(self, topic: str) -> bool:
+        """Whether the topic is there. As in Kafka Connect a missing one is waited for; False when the task is to stop."""
+        told = False
+        while not self._topics.ensure(topic):
+            if not told:
+                told = True
+                _LOG.warning("task %s waits for topic %s, which does not exist and may not be made", self.where, topic)
+            self._serve(0.0)
+            if self.stopping.wait(_TOPIC_LOOK):
+                return False
+        return True
 
     def _produce(
         self, topic: str, value: bytes | None, key: bytes | None, headers: Any, timestamp: int, delivered: Any

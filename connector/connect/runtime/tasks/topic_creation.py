@@ -6,9 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 
-from .....partitioner.errors import ConfigError, KafkaOperationError
+from .....partitioner.errors import ConfigError, KafkaOperationError, NotAuthorizedError
 from ....admin import TopicAdmin
 from ....config import connection_of
 from ....kafka_errors import translated
@@ -21,12 +25,17 @@ class TopicCreation:
         self._config, self._connector, self._parsed = connection_of(config), connector, parsed
         self._known: set[str] = set()
 
-    def ensure(self, topic: str) -> None:
-        """See that the topic is there. A missing one without a setting is left to the producer's error."""
+    def ensure(self, topic: str) -> bool:
+        """See that the topic is there: made by the connector's settings, else as the brokers make topics by themselves.
+
+        False: it is not, and neither allows to make it. It may come.
+        """
         if topic in self._known:
-            return
-        settings = self._settings(topic)
-        if settings is not None and not self._exists(topic):
+            return True
+        if not self._exists(topic):
+            settings = self._settings(topic) or self._as_brokers()
+            if settings is None:
+                return False
             partitions, replication = settings
             try:
                 TopicAdmin(self._config).create(topic, partitions, None if replication < 1 else replication)
@@ -34,6 +43,24 @@ class TopicCreation:
                 if not self._exists(topic):  # another task was faster, or it is a real error
                     raise
         self._known.add(topic)
+        return True
+
+    def _as_brokers(self) -> tuple[int, int] | None:
+        """What auto.create.topics.enable would make of a missing topic; None where it is off, or not ours to ask for.
+
+        A topic that the broker makes on a producer's request would have to be adopted; one that is made here is managed.
+        """
+        admin = AdminClient(self._config)
+        try:
+            with translated("describe", "the brokers"):
+                broker = next(iter(admin.list_topics(timeout=10).brokers))
+                resource = ConfigResource(ResourceType.BROKER, str(broker))
+                found = admin.describe_configs([resource], request_timeout=10)[resource].result(15)
+        except NotAuthorizedError:
+            return None
+        if found["auto.create.topics.enable"].value != "true":
+            return None
+        return int(found["num.partitions"].value), -1
 
     def _settings(self, topic: str) -> tuple[int, int] | None:
         for group in self._parsed["topic.creation.groups"]:

@@ -1,0 +1,125 @@
+"""Kafka's own quickstart of Connect: its property files as they stand, but for the address and the paths."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from keyorder import OrderedProducer, TopicAdmin
+from support.cluster import KafkaFactory, KafkaUnderTest
+from support.connect_rig import MemorySink, alone, running, until, worker_settings
+
+WORKER = """\
+# These are defaults. This file just demonstrates how to override some settings.
+bootstrap.servers={servers}
+
+key.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+key.converter.schemas.enable=true
+value.converter.schemas.enable=true
+
+offset.storage.file.filename={folder}/connect.offsets
+offset.flush.interval.ms=10000
+listeners=http://127.0.0.1:0
+#plugin.path=
+"""
+SOURCE = """\
+name=local-file-source
+connector.class={source}
+tasks.max=1
+file={folder}/test.txt
+topic=connect-test
+"""
+SINK = """\
+name=local-file-sink
+connector.class={sink}
+tasks.max=1
+file={folder}/test.sink.txt
+topics=connect-test
+"""
+
+
+def first_value(kafka: KafkaUnderTest, topic: str) -> bytes | None:
+    """Of the first record of partition 0, or None."""
+    reader = Consumer({**kafka.client_config(), "group.id": "look", "enable.partition.eof": True})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    found = reader.consume(1, 20.0)
+    reader.close()
+    if not found or (found[0].error() is not None and found[0].error().code() == KafkaError._PARTITION_EOF):
+        return None
+    value = found[0].value()
+    return value.encode() if isinstance(value, str) else value
+
+
+def test_the_quickstart_runs_as_its_files_stand(kafka_factory: KafkaFactory, tmp_path: Path) -> None:
+    """File to topic to file, on a broker that makes topics by itself; a line that is added later follows."""
+    kafka = kafka_factory(properties={"auto.create.topics.enable": "true", "num.partitions": "1"})
+    names = {"source": "FileStreamSource", "sink": "org.apache.kafka.connect.file.FileStreamSinkConnector"}
+    files = []
+    for name, text in (("standalone", WORKER), ("file-source", SOURCE), ("file-sink", SINK)):
+        path = tmp_path / f"connect-{name}.properties"
+        path.write_text(text.format(servers=kafka.client_config()["bootstrap.servers"], folder=tmp_path, **names))
+        files.append(str(path))
+    (tmp_path / "test.txt").write_text("foo\nbar\n")
+    log = (tmp_path / "worker.log").open("wb")
+    worker = subprocess.Popen(
+        [sys.executable, "-Im", "keyorder", "connect", "standalone", *files], stdout=log, stderr=log, cwd=tmp_path
+    )
+    target = tmp_path / "test.sink.txt"
+
+    def lines() -> list[str]:
+        assert worker.poll() is None, (tmp_path / "worker.log").read_text()
+        return target.read_text().splitlines() if target.exists() else []
+
+    try:
+        until(lambda: lines() == ["foo", "bar"], lambda: (tmp_path / "worker.log").read_text()[-3000:], 240)
+        assert first_value(kafka, "connect-test") == b'{"schema":{"type":"string","optional":false},"payload":"foo"}'
+        with (tmp_path / "test.txt").open("a") as file:
+            file.write("Another line\n")
+        until(lambda: lines()[2:] == ["Another line"], lambda: (tmp_path / "worker.log").read_text()[-3000:], 240)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(60)
+        log.close()
+
+
+def test_a_sink_waits_for_its_topics(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """It runs before there is any, reads what is there, and what comes later."""
+    here, later = f"{topic_name}-here", f"{topic_name}-later"
+    settings = worker_settings(kafka, tmp_path, consumer_topic_metadata_refresh_interval_ms="500")
+    with alone(settings) as worker:
+        worker.create(topic_name, {"connector.class": "MemorySink", "topics": f"{here},{later}"})
+        running(worker, topic_name)
+        for topic, value in ((here, "1"), (later, "2")):
+            TopicAdmin(kafka.client_config()).create(topic, 1)
+            with OrderedProducer(kafka.client_config()) as producer:
+                producer.produce(topic, value, "k")
+            until(
+                lambda value=value: value in MemorySink.values(topic_name), lambda: str(worker.status(topic_name)), 240
+            )
+        running(worker, topic_name)
+
+
+def test_a_source_waits_for_a_topic_that_nobody_may_make(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Brokers that make none by themselves: the task runs, its lines come when the topic does, and it can be stopped before."""
+    file = tmp_path / "in.txt"
+    file.write_text("one\ntwo\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic_name}
+    told = threading.Event()
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create("stopped", {**config, "topic": f"{topic_name}-never"})
+        running(worker, "stopped")
+        worker.stop("stopped")
+        until(lambda: worker.status("stopped")["connector"]["state"] == "STOPPED", "it stops", 240)
+        assert worker.offsets("stopped")["offsets"] == []
+        worker.create(topic_name, config)
+        running(worker, topic_name)
+        TopicAdmin(kafka.client_config()).create(topic_name, 1)
+        until(lambda: worker.offsets(topic_name)["offsets"] or told.is_set(), "the lines are stored", 240)
+        assert first_value(kafka, topic_name) == b"one"
