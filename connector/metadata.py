@@ -48,6 +48,24 @@ def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float 
         return admin.list_topics(timeout=timeout)
 
 
+def has_topic(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 10.0) -> bool:
+    """Whether the topic is there. Raises NotAuthorizedError for one that this user may not see, BrokerUnreachableError.
+
+    Not asked by `list_topics(topic)`: a broker that creates topics by itself would make it on that occasion, a control topic
+    with one partition and no compaction among them.
+    """
+    try:
+        found = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic].result(timeout + 1)
+    except KafkaException as raised:
+        failure = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
+        if isinstance(failure, TopicNotFoundError):
+            return False
+        raise failure from raised
+    except FutureTimeout as raised:
+        raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+    return bool(found.partitions)
+
+
 def acquaint(client: Consumer | Producer, topic: str, timeout: float = 2.0) -> None:
     """Let a new client find the topic's leaders before it is used; returns when it has, or after `timeout` seconds.
 

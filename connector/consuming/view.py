@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.epochs import Epoch
-from ...partitioner.errors import KeyorderError, NotAuthorizedError, PeerError
+from ...partitioner.errors import KeyorderError, PeerError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ...partitioner.routing import Routing
@@ -22,7 +22,8 @@ from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot
-from ..kafka_errors import translate, translated
+from ..kafka_errors import translate
+from ..metadata import has_topic
 from .background import BackgroundThread
 
 
@@ -220,14 +221,8 @@ class ViewKeeper(BackgroundThread):
         """Without control topics nothing is managed; look again every T, since somebody may adopt."""
         began = clock.now()
         admin = AdminClient(connection_of(self._config))
-        with translated("read", f"control topic {CONTROL_TOPIC}", self._servers):
-            found = admin.list_topics(CONTROL_TOPIC, timeout=10).topics.get(CONTROL_TOPIC)
-        if found is not None and found.error is not None:
-            # "May not see it" must not pass for "is not there": a managed topic would be read without gates.
-            refused = translate(found.error, "read", f"control topic {CONTROL_TOPIC}", self._servers)
-            if isinstance(refused, NotAuthorizedError):
-                raise refused
-        if found is not None and found.error is None and found.partitions:
+        # "May not see it" is an error and must not pass for "is not there": a managed topic would be read without gates.
+        if has_topic(admin, CONTROL_TOPIC, self._servers):
             self._reader = ControlReader(self._config, fetch_wait_ms=100)
             self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))
             return True

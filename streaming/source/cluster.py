@@ -173,7 +173,8 @@ class QueryCluster:
     def _cluster(self) -> str:
         if not self._cluster_id:
             with translated("list", "topics", self._servers):
-                self._cluster_id = str(self._admin_client().list_topics(CONTROL_TOPIC, timeout=_TIMEOUT).cluster_id)
+                # Not by a topic's name: a broker that creates topics by itself would make it.
+                self._cluster_id = str(self._admin_client().list_topics(timeout=_TIMEOUT).cluster_id)
         return self._cluster_id
 
     def _admin_client(self) -> AdminClient:

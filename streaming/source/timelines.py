@@ -11,8 +11,8 @@ from ...connector import clock
 from ...connector.config import connection_of
 from ...connector.control.control_reader import ControlMessage, ControlReader
 from ...connector.control.control_topics import timeline_slot
-from ...connector.kafka_errors import translate, translated
-from ...partitioner.errors import NotAuthorizedError, StaleViewError
+from ...connector.metadata import has_topic
+from ...partitioner.errors import StaleViewError
 from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, waiver_of_key
 from ...partitioner.timeline import Timeline
 
@@ -72,13 +72,7 @@ class TimelineReader:
 
     def _open(self, admin: AdminClient) -> bool:
         """Without control topics nothing is managed yet."""
-        with translated("read", f"control topic {CONTROL_TOPIC}", self._servers):
-            found = admin.list_topics(CONTROL_TOPIC, timeout=10).topics.get(CONTROL_TOPIC)
-        if found is not None and found.error is not None:
-            refused = translate(found.error, "read", f"control topic {CONTROL_TOPIC}", self._servers)
-            if isinstance(refused, NotAuthorizedError):
-                raise refused
-        if found is None or found.error is not None or not found.partitions:
+        if not has_topic(admin, CONTROL_TOPIC, self._servers):
             return False
         self._reader = ControlReader(connection_of(self._config), fetch_wait_ms=50)
         self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))

@@ -13,7 +13,7 @@ from support.connect_rig import until
 def test_a_consumer_that_comes_first_leaves_the_control_topics_to_whoever_makes_them(
     kafka_factory: KafkaFactory, topic_name: str
 ) -> None:
-    """It reads an unmanaged topic without making `_keyorder`, with one partition and no compaction; a producer then makes it whole."""
+    """It reads an unmanaged topic without making `_keyorder` (one partition, no compaction); a producer makes it whole."""
     kafka = kafka_factory(properties={"auto.create.topics.enable": "true", "num.partitions": "1"})
     config = kafka.client_config()
     admin = AdminClient(config)
