@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 from ..api.errors import DataError
@@ -107,6 +106,8 @@ def _bare(schema: Schema, names: AvroNames) -> Any:
     made |= {f"connect.{n}": v for n in ("name", "version", "doc") if (v := getattr(schema, n)) is not None}
     if schema.parameters:
         made["connect.parameters"] = dict(schema.parameters)
+    if schema.default is not None and schema.type not in ("struct", "map"):
+        made["connect.default"] = _default(schema, schema.default)
     return made["type"] if len(made) == 1 else made
 
 
@@ -123,12 +124,15 @@ def _field(field: Field, names: AvroNames) -> dict[str, Any]:
 
 def _default(schema: Schema, value: Any) -> Any:
     """A default as Avro's JSON has it: bytes as text of their code points."""
-    raw = to_avro(schema, value)
-    if isinstance(raw, tuple):
-        raw = raw[1]
-    if isinstance(raw, Decimal) or schema.name in _LOGICAL:
-        raw = encode_logical(schema, value)
-    return raw.decode("latin-1") if isinstance(raw, bytes) else raw
+    return _json(to_avro(replace(schema, optional=True, default=None), value))
+
+
+def _json(raw: Any) -> Any:
+    if isinstance(raw, bytes):
+        return raw.decode("latin-1")
+    if isinstance(raw, list):
+        return [_json(item) for item in raw]
+    return {name: _json(item) for name, item in raw.items()} if isinstance(raw, dict) else raw
 
 
 def _of(schema: Schema | None) -> Schema:
@@ -209,11 +213,18 @@ def _record(document: Mapping[str, Any], named: dict[str, Schema]) -> Schema:
 
 
 def _read_default(schema: Schema, raw: Any) -> Any:
-    if schema.type == "bytes" and isinstance(raw, str):
-        raw = raw.encode("latin-1")
-    if schema.name in _LOGICAL or schema.name == DECIMAL_NAME:
-        return decode_logical(schema, raw)
-    return raw if schema.type not in ("struct", "map") else None
+    """A default from Avro's JSON."""
+    if raw is None:
+        return None
+    if schema.type == "array":
+        return [_read_default(_of(schema.values), item) for item in raw]
+    if schema.type == "map":
+        keys, values = _of(schema.keys), _of(schema.values)
+        pairs = raw.items() if isinstance(raw, Mapping) else [(e["key"], e["value"]) for e in raw]
+        return {frozen(_read_default(keys, k)): _read_default(values, v) for k, v in pairs}
+    if schema.type == "struct":
+        return {f.name: _read_default(f.schema, raw.get(f.name)) for f in schema.fields}
+    return from_avro(schema, raw.encode("latin-1") if schema.type == "bytes" else raw)
 
 
 def _full_name(document: Mapping[str, Any]) -> str:
@@ -231,7 +242,10 @@ def _described(schema: Schema, document: Mapping[str, Any]) -> Schema:
     found = {
         n: document[f"connect.{n}"] for n in ("name", "version", "doc", "parameters") if f"connect.{n}" in document
     }
-    return replace(schema, **found) if found else schema
+    schema = replace(schema, **found) if found else schema
+    if "connect.default" in document:
+        schema = replace(schema, default=_read_default(schema, document["connect.default"]))
+    return schema
 
 
 def readable(avro: Any) -> Any:
@@ -259,7 +273,8 @@ def to_avro(schema: Schema, value: Any, where: str = "value") -> Any:
         chosen = [f for f in schema.fields if value.get(f.name) is not None]
         if len(chosen) != 1:
             raise DataError(f"{where} is a union: exactly one of its fields must be set, not {len(chosen)}")
-        return to_avro(chosen[0].schema, value[chosen[0].name], where)
+        raw = to_avro(chosen[0].schema, value[chosen[0].name], where)
+        return (chosen[0].schema.name, raw) if chosen[0].schema.type == "struct" else raw
     if schema.name == DECIMAL_NAME:
         return encode_logical(schema, value, where)
     if schema.name in _LOGICAL:

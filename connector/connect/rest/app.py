@@ -13,6 +13,7 @@ import requests
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -23,7 +24,9 @@ from ..api.errors import BadRequestError, ConnectorExistsError, NotFoundError, R
 from ..runtime.group.herder import NotLeaderError
 from ..runtime.group.state import Target
 from ..runtime.operations.operations import Operations
+from ..runtime.plugins import KAFKA_VERSION
 from .extras import admin_routes, worker_facts
+from .http import Origins, WithoutSlash, is_json, same_origin, takes_json
 from .security import allowed
 
 _LOG = logging.getLogger("keyorder.connect.rest")
@@ -37,6 +40,7 @@ class RestApp:
 
     def __init__(self, operations: Operations, token: str | None, trust: str | None) -> None:
         self.operations, self._token, self._trust = operations, token, trust
+        self._origins = Origins.of(operations.herder.parsed)
         self._facts: dict[str, Any] | None = None
 
     def application(self) -> Starlette:
@@ -78,18 +82,40 @@ class RestApp:
         routes: dict[str, dict[str, Handler]] = {}
         for method, path, handler in table:
             routes.setdefault(path, {})[method] = handler
-        made = [Route(path, self._endpoint(handlers), methods=list(handlers)) for path, handlers in routes.items()]
-        return Starlette(routes=made, exception_handlers={HTTPException: self._http_error})
+        made = [
+            Route(path, self._endpoint(handlers), methods=[*handlers, "OPTIONS"]) for path, handlers in routes.items()
+        ]
+        found = Starlette(
+            routes=made, exception_handlers={HTTPException: self._http_error}, middleware=[Middleware(WithoutSlash)]
+        )
+        found.router.redirect_slashes = False  # a tool does not follow 307 with a body
+        return found
 
     # -- plumbing ------------------------------------------------------------------------------------------------
 
     def _endpoint(self, handlers: dict[str, Handler]) -> Any:
         async def endpoint(request: Request) -> Response:
+            origin = request.headers.get("origin")
+            shown = self._origins.headers(origin)
+            if request.method == "OPTIONS":
+                methods = sorted({*handlers, "OPTIONS", *(["HEAD"] if "GET" in handlers else [])})
+                return Response("", headers={"Allow": ",".join(methods), **self._origins.preflight(origin)})
             if not allowed(request.headers.get("authorization"), self._token):
-                return error(401, "This worker's REST needs the header Authorization: Bearer with its token")
-            if self._token is None and "origin" in request.headers:
+                answer = error(
+                    401, "This worker's REST needs its token: Authorization: Bearer, or Basic with it as the password"
+                )
+                answer.headers["WWW-Authenticate"] = 'Bearer, Basic realm="keyorder connect"'
+                return answer
+            if (
+                origin is not None
+                and self._token is None
+                and not shown
+                and not same_origin(origin, request.headers.get("host"))
+            ):
                 # Without a token, whatever page is open in a browser of this machine could reach the loopback.
-                return error(403, "Requests that come from web pages are refused unless rest.token is set")
+                return error(
+                    403, "Requests that come from other sites' pages need access.control.allow.origin, or rest.token"
+                )
             try:
                 declared = int(request.headers.get("content-length") or 0)
             except ValueError:
@@ -100,7 +126,13 @@ class RestApp:
             if len(body) > _MOST:
                 return error(413, f"a body may have {_MOST} bytes at most")
             handler = handlers["GET" if request.method == "HEAD" else request.method]
-            return await run_in_threadpool(self._answer, request, handler, body)
+            if body and not is_json(request.headers.get("content-type")):
+                return error(415, "HTTP 415 Unsupported Media Type: send application/json")
+            if request.url.path != "/metrics" and not takes_json(request.headers.get("accept")):
+                return error(406, "HTTP 406 Not Acceptable: answers are application/json")
+            answer = await run_in_threadpool(self._answer, request, handler, body)
+            answer.headers.update(shown)
+            return answer
 
         return endpoint
 
@@ -162,7 +194,8 @@ class RestApp:
     def _root(self, request: Request, body: Any) -> Any:
         if self._facts is None:
             self._facts = worker_facts(self.operations)
-        return {"version": __version__, "commit": "", **self._facts}
+        # Tools tell by the version what they may ask for: it is that of the Kafka Connect whose REST this is.
+        return {"version": KAFKA_VERSION, "commit": "", **self._facts, "keyorder_version": __version__}
 
     def _list(self, request: Request, body: Any) -> Any:
         names = self.operations.connectors()

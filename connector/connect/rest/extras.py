@@ -61,7 +61,8 @@ def admin_routes(operations: Operations) -> list[tuple[str, str, Callable[[Reque
         return operations.herder.loggers.one(request.path_params["logger"])
 
     def set_logger(request: Request, body: Any) -> Any:
-        name = known(request.path_params["logger"])
+        name = request.path_params["logger"]
+        known(name)
         level = str(body.get("level", "")).upper() if isinstance(body, dict) else ""
         if level not in LEVELS:
             raise BadRequestError(f"Invalid or missing log level: use one of {', '.join(LEVELS)}")

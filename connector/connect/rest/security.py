@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import ipaddress
 import socket
@@ -79,7 +80,15 @@ def is_loopback(host: str) -> bool:
 
 
 def allowed(header: str | None, token: str | None) -> bool:
-    """Whether a request's Authorization header carries the token."""
+    """Whether a request's Authorization header carries the token: as a bearer's, or as the password of any user (Basic)."""
     if token is None:
         return True
-    return hmac.compare_digest((header or "").encode(), f"Bearer {token}".encode())
+    kind, _, given = (header or "").partition(" ")
+    if kind.lower() == "basic":
+        try:
+            given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return False
+    elif kind != "Bearer":
+        return False
+    return hmac.compare_digest(given.encode(), token.encode())

@@ -19,6 +19,8 @@ LEVELS = {
     "TRACE": 5,
 }
 _ROOT = "keyorder"
+# What tools call them, and what they are here.
+_JAVA = {"root": _ROOT, "org.apache.kafka.connect": "keyorder.connect"}
 
 
 class Loggers:
@@ -30,7 +32,9 @@ class Loggers:
     def all(self) -> dict[str, dict[str, Any]]:
         """Every logger with its level, and when it was set here, in milliseconds since 1970."""
         names = [name for name in list(logging.Logger.manager.loggerDict) if _is_ours(name)]
-        return {name: self._shown(name) for name in sorted({_ROOT, *names})}
+        found = {name: self._shown(name) for name in {_ROOT, *names}}
+        found |= {java: self._shown(ours) for java, ours in _JAVA.items()}
+        return dict(sorted(found.items()))
 
     def one(self, name: str) -> dict[str, Any]:
         """One of them. Raises NotFoundError."""
@@ -43,13 +47,13 @@ class Loggers:
         """Set a level, one of LEVELS, for a logger and those below it. Returns their names. Raises NotFoundError."""
         full = known(name)
         logging.getLogger(full).setLevel(LEVELS[level])
-        below = [n for n in self.all() if n == full or n.startswith(f"{full}.")]
+        below = [n for n in self.all() if n not in _JAVA and (n == full or n.startswith(f"{full}."))]
         now = clock.wall_ms()
         for each in below:
             if each != full:
                 logging.getLogger(each).setLevel(logging.NOTSET)
             self._modified[each] = now
-        return below
+        return below if name == full else [name, *below]
 
     def _shown(self, name: str) -> dict[str, Any]:
         number = logging.getLogger(name).getEffectiveLevel()
@@ -58,8 +62,12 @@ class Loggers:
 
 
 def known(name: str) -> str:
-    """The full name of one of our loggers; `root` is the one above all of them. Raises NotFoundError."""
-    full = _ROOT if name == "root" else name
+    """The full name of one of our loggers; `root` is the one above all of them, and Java's `org.apache.kafka.connect` with
+    all below it is `keyorder.connect`. Raises NotFoundError.
+    """
+    full = _JAVA.get(name, name)
+    if full.startswith("org.apache.kafka.connect."):
+        full = _JAVA["org.apache.kafka.connect"]
     if not _is_ours(full):
         raise NotFoundError(f"Logger {name} not found.")
     return full

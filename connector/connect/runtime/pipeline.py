@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....partitioner.errors import ConfigError
@@ -15,7 +15,7 @@ from ..converters.base import Converter
 from ..converters.headers import ByConverter, HeaderConverter, SimpleHeaderConverter
 from ..transforms.base import Predicate, R, Transformation
 from .clients import check_clients
-from .plugins import SIMPLE_HEADERS, Plugins
+from .plugins import SIMPLE_HEADERS, Plugins, full_name
 from .settings import below, connector_definition, cross_checks
 
 
@@ -60,77 +60,77 @@ class Converters:
     """Key, value and header converter of one task. A connector that names none takes the worker's, settings included."""
 
     def __init__(self, plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str]) -> None:
-        self.key = self._one(plugins, worker, config, "key.converter", True)
-        self.value = self._one(plugins, worker, config, "value.converter", False)
-        name = config.get("header.converter") or worker.get("header.converter") or SIMPLE_HEADERS
-        self.header: HeaderConverter = (
-            SimpleHeaderConverter()
-            if name.rpartition(".")[2] == SIMPLE_HEADERS
-            else ByConverter(self._one(plugins, worker, config, "header.converter", False))
-        )
+        self.key: Converter = self.one(plugins, worker, config, "key")
+        self.value: Converter = self.one(plugins, worker, config, "value")
+        self.header: HeaderConverter = self.one(plugins, worker, config, "header")
 
     @staticmethod
-    def _one(
-        plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str], name: str, is_key: bool
-    ) -> Converter:
+    def one(plugins: Plugins, worker: Mapping[str, str], config: Mapping[str, str], half: str) -> Any:
+        """The converter of one half: key, value or header."""
+        name = f"{half}.converter"
         source = config if config.get(name) else worker
-        made = plugins.converter(source.get(name) or "JsonConverter")()
+        given = source.get(name) or (SIMPLE_HEADERS if half == "header" else "JsonConverter")
+        if half == "header" and given.rpartition(".")[2] == SIMPLE_HEADERS:
+            return SimpleHeaderConverter()
+        made = plugins.converter(given)()
         try:
-            made.configure(below(source, f"{name}."), is_key)
+            made.configure(below(source, f"{name}."), half == "key")
         except ConfigError as error:
             raise ConfigError(f"{name}.{error.setting}", error.problem, error.fix) from error
-        return made
+        return ByConverter(made) if half == "header" else made
 
 
-def full_definition(plugins: Plugins, kind: type[Connector], config: Mapping[str, str]) -> ConfigDef:
-    """Every setting of a connector: what all have, its own, and its transforms'. Raises NotFoundError."""
+def full_definition(
+    plugins: Plugins, kind: type[Connector], config: Mapping[str, str]
+) -> tuple[ConfigDef, list[tuple[str, str]]]:
+    """(every setting of a connector: what all have, its own, and its transforms'; (setting, error) of unknown transforms)."""
     definition = connector_definition(kind.kind).merged(kind.config())
-    for alias in _words(config.get("transforms", "")):
-        prefix = f"transforms.{alias}."
-        definition.define(f"{prefix}type", Type.STRING, importance=Importance.HIGH, group=f"Transforms: {alias}")
-        definition.define(f"{prefix}predicate", Type.STRING, None, Importance.LOW, group=f"Transforms: {alias}")
-        definition.define(f"{prefix}negate", Type.BOOLEAN, False, Importance.LOW, group=f"Transforms: {alias}")
-        if config.get(f"{prefix}type"):
-            definition.embed(prefix, plugins.transform(config[f"{prefix}type"]).config(), f"Transforms: {alias}")
-    for alias in _words(config.get("predicates", "")):
-        prefix = f"predicates.{alias}."
-        definition.define(f"{prefix}type", Type.STRING, importance=Importance.HIGH, group=f"Predicates: {alias}")
-        if config.get(f"{prefix}type"):
-            definition.embed(prefix, plugins.predicate(config[f"{prefix}type"]).config(), f"Predicates: {alias}")
-    return definition
+    unknown: list[tuple[str, str]] = []
+    find: Callable[[str], type[Transformation] | type[Predicate]]
+    for kinds, find in (("transforms", plugins.transform), ("predicates", plugins.predicate)):
+        for alias in _words(config.get(kinds, "")):
+            prefix, group = f"{kinds}.{alias}.", f"{kinds.capitalize()}: {alias}"
+            definition.define(f"{prefix}type", Type.STRING, importance=Importance.HIGH, group=group)
+            if kinds == "transforms":
+                definition.define(f"{prefix}predicate", Type.STRING, None, Importance.LOW, group=group)
+                definition.define(f"{prefix}negate", Type.BOOLEAN, False, Importance.LOW, group=group)
+            if config.get(f"{prefix}type"):
+                try:
+                    definition.embed(prefix, find(config[f"{prefix}type"]).config(), group)
+                except NotFoundError as error:
+                    unknown.append((f"{prefix}type", str(error)))
+    return definition, unknown
 
 
 def validate(
     plugins: Plugins, worker: Mapping[str, str], kind: type[Connector], config: Mapping[str, str]
 ) -> dict[str, Any]:
     """Connect's validate answer for a connector's settings, placeholders resolved before. Every error is collected."""
-    values: list[ConfigValue]
-    try:
-        definition = full_definition(plugins, kind, config)
-    except NotFoundError as error:
-        definition = connector_definition(kind.kind).merged(kind.config())
-        values = definition.validate(config)
-        _blame(values, "transforms", str(error))
-        return validation_json(kind.__name__, definition, values)
+    definition, problems = full_definition(plugins, kind, config)
     own = {value.name: value for value in kind.validate(config)}
-    values = [own.pop(value.name, value) for value in definition.validate(config)]
+    values: list[ConfigValue] = [own.pop(value.name, value) for value in definition.validate(config)]
     values += list(own.values())
     parsed = {value.name: value.value for value in values}
-    for name, problem in cross_checks(kind.kind, config, parsed):
+    for name, problem in [*problems, *cross_checks(kind.kind, config, parsed)]:
         _blame(values, name, problem)
-    if not any(value.errors for value in values):
-        for setting, build in (
-            ("transforms", lambda: Chain(plugins, config)),
-            ("key.converter", lambda: Converters(plugins, worker, config)),
-            ("connector.class", lambda: check_clients(kind.kind, worker, config)),
-        ):
-            try:
-                build()
-            except ConfigError as error:
-                _blame(values, error.setting, f"{error.problem}; {error.fix}")
-            except NotFoundError as error:
-                _blame(values, setting, str(error))
-    return validation_json(kind.__name__, definition, values)
+    checks: list[tuple[str, str, Callable[[], object]]] = [
+        ("transforms", "transforms", lambda: Chain(plugins, config)),
+        *(
+            (f"{half}.converter", f"{half}.converter", lambda half=half: Converters.one(plugins, worker, config, half))
+            for half in ("key", "value", "header")
+        ),
+        ("connector.class", "override", lambda: check_clients(kind.kind, worker, config)),
+    ]
+    for setting, words, build in checks:
+        if any(value.errors and words in value.name for value in values):
+            continue  # said already
+        try:
+            build()
+        except ConfigError as error:
+            _blame(values, error.setting, f"{error.problem}; {error.fix}")
+        except NotFoundError as error:
+            _blame(values, setting, str(error))
+    return validation_json(full_name(kind), definition, values)
 
 
 def _blame(values: list[ConfigValue], name: str, problem: str) -> None:

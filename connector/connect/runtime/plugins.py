@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from ...._version import __version__
 from ....partitioner.errors import ConfigError
 from ..api.connector import Connector
 from ..api.errors import NotFoundError
@@ -61,6 +62,22 @@ _CONVERTERS = {
     "AvroConverter": "avro",
 }
 SIMPLE_HEADERS = "SimpleHeaderConverter"
+# The Kafka Connect whose REST, converters and transforms these are.
+KAFKA_VERSION = "4.1.2"
+_JAVA_PACKAGES = {
+    "transforms": "org.apache.kafka.connect.transforms",
+    "predicates": "org.apache.kafka.connect.transforms.predicates",
+    "converters": "org.apache.kafka.connect.converters",
+}
+_JAVA_CLASSES = {
+    "FileStreamSourceConnector": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+    "FileStreamSinkConnector": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+    "StringConverter": "org.apache.kafka.connect.storage.StringConverter",
+    "SimpleHeaderConverter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+    "JsonConverter": "org.apache.kafka.connect.json.JsonConverter",
+    "AvroConverter": "io.confluent.connect.avro.AvroConverter",
+}
+_WORDS = {"transforms": "transformation", "predicates": "predicate", "converters": "converter"}
 _KINDS: dict[str, type] = {
     "connectors": Connector,
     "transforms": Transformation,
@@ -169,22 +186,46 @@ class Plugins:
         return sorted({*own, *more})
 
     def listed(self, connectors_only: bool = True) -> list[PluginInfo]:
-        """GET /connector-plugins."""
+        """GET /connector-plugins: classes by their full names, Kafka's own under Java's."""
         found: dict[tuple[str, str], PluginInfo] = {}
         for name in self.names("connectors"):
             try:
                 kind = self.connector(name)
             except (NotFoundError, ImportError):
                 continue  # what it needs is not installed
-            found[kind.kind, kind.__name__] = PluginInfo(kind.__name__, kind.kind, kind.version)
+            full = full_name(kind)
+            version = KAFKA_VERSION if full in _JAVA_CLASSES.values() else _version_of(kind)
+            found[kind.kind, full] = PluginInfo(full, kind.kind, version)
         if not connectors_only:
-            for group, word in (
-                ("transforms", "transformation"),
-                ("predicates", "predicate"),
-                ("converters", "converter"),
-            ):
-                for name in self.names(group):
-                    found[word, name] = PluginInfo(name, word, "")
-            for name in self.header_converters():
-                found["header_converter", name] = PluginInfo(name, "header_converter", "")
-        return list(found.values())
+            for group, word in _WORDS.items():
+                for full in self._full_names(group):
+                    found[word, full] = PluginInfo(full, word, KAFKA_VERSION)
+            for full in (_JAVA_CLASSES[SIMPLE_HEADERS], *self._full_names("converters")):
+                found["header_converter", full] = PluginInfo(full, "header_converter", KAFKA_VERSION)
+        return sorted(found.values(), key=lambda info: (info.kind, info.name))
+
+    def _full_names(self, group: str) -> list[str]:
+        """Of a kind's plugins; both halves of a transform that has them."""
+        built_in: dict[str, Any] = {"transforms": _TRANSFORMS, "converters": _CONVERTERS, "predicates": _PREDICATES}
+        found = []
+        for name in self.names(group):
+            full = _JAVA_CLASSES.get(name) or f"{_JAVA_PACKAGES[group]}.{name}" if name in built_in[group] else name
+            found += [f"{full}$Key", f"{full}$Value"] if group == "transforms" and self._has_halves(name) else [full]
+        return found
+
+    def _has_halves(self, name: str) -> bool:
+        try:
+            return issubclass(self.transform(f"{name}$Key"), HalfTransformation)
+        except NotFoundError:
+            return False
+
+
+def full_name(kind: type[Connector]) -> str:
+    """A connector's class as the REST names it: Java's name for Kafka's own."""
+    if kind.__module__.startswith(_HERE):
+        return _JAVA_CLASSES.get(kind.__name__, f"{kind.__module__}.{kind.__name__}")
+    return f"{kind.__module__}.{kind.__name__}"
+
+
+def _version_of(kind: type[Connector]) -> str:
+    return __version__ if kind.__module__.startswith(_HERE) else kind.version

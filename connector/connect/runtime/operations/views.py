@@ -12,6 +12,7 @@ from ...config.rendering import definition_json
 from ..group.herder import Herder
 from ..pipeline import validate
 from ..plugins import SIMPLE_HEADERS
+from ..settings import connector_definition
 
 T = TypeVar("T")
 
@@ -100,22 +101,32 @@ class Views:
     def plugin_config(self, name: str) -> list[dict[str, Any]]:
         """The settings of a plugin."""
         definition: ConfigDef | None = None
+        common: ConfigDef | None = None
+        try:
+            connector = self._plugins.connector(name)
+            definition, common = connector.config(), connector_definition(connector.kind)
+        except NotFoundError:
+            pass
         for find in (
-            self._plugins.connector,
             self._plugins.transform,
             self._plugins.predicate,
             self._plugins.converter,
         ):
+            if definition is not None:
+                break
             try:
                 definition = find(name).config()
-                break
             except NotFoundError:
                 continue
         if definition is None and name.rpartition(".")[2] == SIMPLE_HEADERS:
             return []
         if definition is None:
             raise NotFoundError(f"Unknown plugin {name}. Must be one of the plugins that GET /connector-plugins lists")
-        return [definition_json(key) for key in definition.keys.values()]
+        found = {key.name: definition_json(key) for key in definition.keys.values()}
+        if common is not None:  # its own first, then what every connector has
+            for key in common.keys.values():
+                found.setdefault(key.name, definition_json(key))
+        return list(found.values())
 
     def validate(self, plugin: str, config: Mapping[str, str]) -> dict[str, Any]:
         """Connect's validate answer."""
