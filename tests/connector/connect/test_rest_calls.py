@@ -13,7 +13,7 @@ PLUGIN = {"class", "type", "version"}
 # In this order, on a connector of two running tasks: method, path, body, status, and the keys of the answer's object, or of
 # the objects in its list, None for no body. C stands for the connector, N for its name.
 CALLS: list[tuple[str, str, Any, int, Any]] = [
-    ("GET", "/", None, 200, {"version", "commit", "kafka_cluster_id"}),
+    ("GET", "/", None, 200, {"version", "commit", "kafka_cluster_id", "keyorder_version"}),
     ("GET", "/health", None, 200, {"status", "message"}),
     ("GET", "/connectors", None, 200, [str]),
     ("GET", "/connectors?expand=status", None, 200, {"N": {"status"}}),
@@ -150,5 +150,6 @@ def test_errors_have_connect_s_status_and_shape(rest: RestClient, method: str, p
 
 def test_a_body_that_is_no_json_is_refused(rest: RestClient) -> None:
     """And one that is too long."""
-    assert rest.http.post("/connectors", content=b"{").status_code == 400
+    said = {"Content-Type": "application/json"}
+    assert rest.http.post("/connectors", content=b"{", headers=said).status_code == 400
     assert rest.http.post("/connectors", content=b"x" * (2 << 20)).status_code == 413
