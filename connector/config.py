@@ -109,6 +109,7 @@ class ProducerSettings:
     hold_limit, hold_limit_bytes: the most that is held back during a change before produce() raises BufferError.
     most_bytes: the largest record.
     arrow_native: produce_arrow() uses the C library's calls where they can be had.
+    on_delivery: for records without a callback of their own. only_errors: callbacks hear of failures alone.
     """
 
     writer_id: str | None
@@ -123,6 +124,8 @@ class ProducerSettings:
     transactional_id: str | None
     transaction_timeout_ms: int
     arrow_native: bool = True
+    on_delivery: Callable[..., None] | None = None
+    only_errors: bool = False
 
 
 _PRODUCER_OPTIONS = {
@@ -135,6 +138,8 @@ _PRODUCER_OPTIONS = {
     "keyorder.lease.renew.interval.ms": "how often it says that it lives (10000)",
     "keyorder.lease.margin.ms": "kept free at the end of a lease (2000)",
 }
+# How much longer than it must be a lease is that follows a long delivery time-out: a renewal may take a while to be read back.
+_LEASE_SLACK = 10.0
 _PARTITIONERS = ("murmur2_random", "murmur2")
 
 
@@ -142,17 +147,14 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
     """Our settings and the client library's for an OrderedProducer. Raises ConfigError."""
     ours, theirs = split(config, _PRODUCER_OPTIONS, "an OrderedProducer")
     _refuse_producer_options(theirs)
+    on_delivery = theirs.pop("on_delivery", None)
+    if on_delivery is not None and not callable(on_delivery):
+        raise ConfigError("on_delivery", f"{on_delivery!r} is not callable", "give a function of (error, message)")
+    # The client library would keep the reports from us as well, and with them the count of what is on the way.
+    only_errors = boolean(theirs, "delivery.report.only.error", False)
+    theirs.pop("delivery.report.only.error", None)
     timeout_name = "message.timeout.ms" if "message.timeout.ms" in theirs else "delivery.timeout.ms"
-    # The library lowers its own default below a transaction's time-out; ours has to do the same.
-    transaction_timeout = (
-        int(theirs.get("transaction.timeout.ms", 60_000)) if theirs.get("transactional.id") else 60_000
-    )
-    terms = LeaseTerms(
-        lease=milliseconds(ours, "keyorder.lease.ms", 45_000),
-        renew_interval=milliseconds(ours, "keyorder.lease.renew.interval.ms", 10_000),
-        delivery_timeout=milliseconds(theirs, timeout_name, min(20_000, transaction_timeout)),
-        margin=milliseconds(ours, "keyorder.lease.margin.ms", 2_000),
-    )
+    terms = _lease_terms(ours, theirs, timeout_name)
     settings = ProducerSettings(
         writer_id=ours.get("keyorder.writer.id"),
         adopt=boolean(ours, "keyorder.adopt", True),
@@ -166,6 +168,8 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
         transactional_id=theirs.get("transactional.id"),
         transaction_timeout_ms=int(theirs.get("transaction.timeout.ms", 60_000)),
         arrow_native=boolean(ours, "keyorder.arrow.native", True),
+        on_delivery=on_delivery,
+        only_errors=only_errors,
     )
     theirs[timeout_name] = round(terms.delivery_timeout * 1000)
     theirs["enable.idempotence"] = True
@@ -175,9 +179,27 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
     return settings, theirs
 
 
+def _lease_terms(ours: Mapping[str, Any], theirs: Mapping[str, Any], timeout_name: str) -> LeaseTerms:
+    """The lease follows the delivery time-out, unless it was given too: a record must not outlive the lease it was sent under."""
+    # The library lowers its own default below a transaction's time-out; ours has to do the same.
+    transaction_timeout = (
+        int(theirs.get("transaction.timeout.ms", 60_000)) if theirs.get("transactional.id") else 60_000
+    )
+    delivery = milliseconds(theirs, timeout_name, min(20_000, transaction_timeout))
+    renew_interval = milliseconds(ours, "keyorder.lease.renew.interval.ms", 10_000)
+    margin = milliseconds(ours, "keyorder.lease.margin.ms", 2_000)
+    least = renew_interval + delivery + margin + _LEASE_SLACK
+    return LeaseTerms(
+        lease=milliseconds(ours, "keyorder.lease.ms", max(45_000, round(least * 1000))),
+        renew_interval=renew_interval,
+        delivery_timeout=delivery,
+        margin=margin,
+    )
+
+
 def _refuse_producer_options(theirs: Mapping[str, Any]) -> None:
     for name in ("acks", "request.required.acks"):
-        if str(theirs.get(name, "all")) not in ("all", "-1"):
+        if str(theirs.get(name, "all")).lower() not in ("all", "-1"):
             raise ConfigError(
                 name,
                 f"{theirs[name]!r} lets acknowledged records vanish, and with them a cut",

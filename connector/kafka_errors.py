@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ..partitioner.errors import (
     BrokerUnreachableError,
+    Cause,
     KafkaOperationError,
     KeyorderError,
     NotAuthorizedError,
@@ -60,6 +61,8 @@ _READ_AGAIN = {
 
 def translate(error: KafkaError, operation: str, resource: str, bootstrap_servers: str = "?") -> KeyorderError:
     """The typed error for what the client library reported while doing `operation` on `resource`."""
+    if isinstance(error, Cause):
+        return error.typed  # it was translated already
     code = error.code()
     if code in _UNAUTHORIZED:
         return NotAuthorizedError(operation, resource, error.name())

@@ -56,6 +56,7 @@ class Deliveries:
         self._transactions = transactions
         self._request_timeout = session.settings.request_timeout
         self._given_up_after = session.settings.terms.delivery_timeout + session.settings.terms.margin
+        self._only_errors = session.settings.only_errors
         self._transactional = session.settings.transactional_id is not None
         self._events: deque[Callable[[], object]] = deque()
         self._deferred: deque[tuple[DeliveryCallback, KafkaError | None, Message]] = deque()
@@ -82,6 +83,7 @@ class Deliveries:
         if known[0] is callback:
             return known[1]
         ended, serving = cohort.ended, self.serving
+        wanted = callback is not None and not self._only_errors
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             """A record's fate. The usual one costs no lock."""
@@ -90,8 +92,8 @@ class Deliveries:
                 return
             cohort.last = message  # before it counts as resolved, so that READY can name it
             ended()
-            if callback is not None:
-                callback(None, message)
+            if wanted:
+                callback(None, message)  # type: ignore[misc]  # it is there
 
         cohort.told = callback, delivered
         return delivered
@@ -183,7 +185,7 @@ class Deliveries:
         if callback is row_failed:
             if error is not None:
                 self._row_failed(error, message)
-        elif callback is not None:
+        elif callback is not None and (error is not None or not self._only_errors):
             if ours:
                 self._deferred.append((callback, error, message))
             else:
@@ -231,7 +233,7 @@ class Deliveries:
             if record.callback is row_failed:
                 if failure is not None:
                     self._row_failed(failure, message)
-            elif record.callback is not None:
+            elif record.callback is not None and (failure is not None or not self._only_errors):
                 self._deferred.append((record.callback, failure, message))
 
         def cleared(failure: KafkaError | None) -> None:

@@ -61,9 +61,14 @@ class OrderedProducer:
     Raises ConfigError for settings that order does not allow (`acks`, `partitioner`, `enable.idempotence`).
     """
 
-    def __init__(self, config: Mapping[str, Any], /, **kwargs: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
+        if config is None:
+            if not kwargs:
+                raise TypeError("expected configuration dict")
+            config = {}
         self._settings, theirs = producer_settings({**config, **kwargs} if kwargs else config)
         self._config = dict(theirs)
+        self._on_delivery: DeliveryCallback | None = self._settings.on_delivery
         connection = connection_of(theirs)
         self._events = {name: theirs[name] for name in _EVENTS if callable(theirs.get(name))}
         self._raw = Producer(
@@ -119,7 +124,7 @@ class OrderedProducer:
         Raises BufferError (the queue is full: call poll), KeyTypeError, PartitionRefusedError, KeyBlockedError,
         TopicNotFoundError, UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError, IneligibleWriterError.
         """
-        sending, done = self._topics.get(topic), on_delivery or callback
+        sending, done = self._topics.get(topic), on_delivery or callback or self._on_delivery
         data = key if type(key) is bytes else None if key is None else key_bytes(key)
         if sending is not None and data is not None and partition < 0 and (lanes := sending.lanes) is not None:
             lane = lanes.of[lanes.slot(data, lanes.period)]
@@ -285,8 +290,9 @@ class OrderedProducer:
 
     def init_transactions(self, timeout: float = -1) -> None:
         """As confluent_kafka.Producer.init_transactions."""
+        log_end = self._session.log_end()
         self._raw.init_transactions(timeout)
-        self._session.initialized = True
+        self._session.took_id(log_end)
 
     def begin_transaction(self) -> None:
         """As confluent_kafka.Producer.begin_transaction."""

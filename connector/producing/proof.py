@@ -2,6 +2,9 @@
 
 Every writer takes its id by `init_transactions()` before it joins. So whoever joined under this id before has taken it
 before, and is fenced: a change may expel such a one without taking the id from the writer that works with it now.
+
+A writer that has sent nothing yet proves it by where the writers' log ended before it took the id: it joins at once, and
+whoever joined below that offset is fenced.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from ..config import ProducerSettings, connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot, writer_slot
 from ..kafka_errors import translate, translated
+from ..log_offsets import LogOffsets
 from ..metadata import acquaint
 from .answering import Answering
 from .proof import Proof
@@ -49,6 +50,7 @@ _UNPRINTABLE, _NAME_LENGTH = re.compile(r"[^A-Za-z0-9._]+"), 40
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.003
 # What a producer that was dropped without close() may take to deliver; how long the last callbacks are kept at hand.
 _LET_GO_SECONDS, _CALLBACKS_SECONDS = 5.0, 1.0
+_LOG_END_SECONDS = 5.0
 
 
 def control_producer(config: Mapping[str, Any]) -> Producer:
@@ -87,7 +89,7 @@ class WriterSession(threading.Thread):
     ) -> None:
         super().__init__(name="keyorder-writer", daemon=True)
         self.settings, self._lock, self._data, self.pump = settings, lock, data, pump
-        self._servers = str(config.get("bootstrap.servers"))
+        self._servers, self._config = str(config.get("bootstrap.servers")), config
         self.writer_id = settings.writer_id or default_writer_id(str(config.get("client.id", "writer")))
         self.lease = LeaseKeeper(
             self.writer_id, settings.terms, settings.transactional_id, settings.transaction_timeout_ms
@@ -143,6 +145,25 @@ class WriterSession(threading.Thread):
         if topic not in self.topics:
             raise RuntimeError("Producer has been closed")  # meanwhile
         return self.topics[topic]
+
+    def log_end(self) -> int:
+        """Where the log of this writer's leases ends now; -1 if that cannot be had: there may be no control topics yet."""
+        offsets = LogOffsets(self._config)
+        try:
+            return offsets.stable_ends([self._slot], timeout=_LOG_END_SECONDS)[self._slot]
+        except KeyorderError:
+            return -1
+        finally:
+            offsets.close()
+
+    def took_id(self, log_end: int) -> None:
+        """The writer holds its transactional id. log_end: from before it took it.
+
+        From now on it has a lease, whatever it writes or not: by that a change knows that it need not take the id from it to
+        be sure of those who had it before.
+        """
+        self.lease.took_id_after = log_end
+        self.initialized = True
 
     def stop(self, timeout: float) -> None:
         """End the lease. To be called with nothing in flight. Returns after `timeout` seconds at most."""
@@ -210,11 +231,12 @@ class WriterSession(threading.Thread):
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from now on."""
+        self._config = {**self._config, "sasl.username": username, "sasl.password": password}
         self._reader.set_sasl_credentials(username, password)
         self._control.set_sasl_credentials(username, password)
 
     def _turn(self) -> None:
-        if not self._wanted:
+        if not self._wanted and self.lease.took_id_after < 0:
             self._stopping.wait(_IDLE)
             return
         if not self._acquainted:

@@ -31,7 +31,7 @@ from .peer import (
     StaleViewError,
     WriterLateError,
 )
-from .roots import KeyorderError, OrderError, PeerError, UsageError
+from .roots import Cause, KeyorderError, OrderError, PeerError, StockError, UsageError
 from .usage import (
     AssignmentError,
     ConfigError,
@@ -48,6 +48,7 @@ from .usage import (
 __all__ = [
     "AssignmentError",
     "BrokerUnreachableError",
+    "Cause",
     "ConfigError",
     "ConsentNeededError",
     "ControllerFencedError",
@@ -72,6 +73,7 @@ __all__ = [
     "PeerError",
     "RecordVersionError",
     "StaleViewError",
+    "StockError",
     "StrayError",
     "TimelineRegressionError",
     "TimelineTooLargeError",

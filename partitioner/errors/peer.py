@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from .roots import PeerError
+from confluent_kafka import KafkaError
+
+from .roots import PeerError, StockError
 
 
-class BrokerUnreachableError(PeerError):
+class BrokerUnreachableError(PeerError, StockError):
     """No broker answered in time."""
+
+    kafka_code = KafkaError._TRANSPORT
 
     retriable = True
 
@@ -21,8 +25,10 @@ class BrokerUnreachableError(PeerError):
         )
 
 
-class NotAuthorizedError(PeerError):
+class NotAuthorizedError(PeerError, StockError):
     """The broker refused an operation: the text names the right that is missing."""
+
+    kafka_code = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
     def __init__(self, operation: str, resource: str, detail: str) -> None:
         super().__init__(operation, resource, detail)
@@ -32,8 +38,10 @@ class NotAuthorizedError(PeerError):
         return f"this user may not {self.operation} {self.resource} ({self.detail}): grant it, or use another user"
 
 
-class KafkaOperationError(PeerError):
+class KafkaOperationError(PeerError, StockError):
     """Kafka answered an operation with an error that is none of the typed ones."""
+
+    kafka_code = KafkaError._FAIL
 
     def __init__(self, operation: str, detail: str, retriable: bool = False) -> None:
         super().__init__(operation, detail)
@@ -73,8 +81,10 @@ class ControllerFencedError(PeerError):
         return f"another controller took over topic {self.topic!r}: look at its timeline before you try again"
 
 
-class IneligibleWriterError(PeerError):
+class IneligibleWriterError(PeerError, StockError):
     """A newer process joined under the same writer id (KIP-903: a stale incarnation is not eligible)."""
+
+    kafka_code = KafkaError._FENCED
 
     def __init__(self, writer_id: str, reason: str) -> None:
         super().__init__(writer_id, reason)

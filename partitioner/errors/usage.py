@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from .roots import UsageError
+from confluent_kafka import KafkaError
+
+from .roots import StockError, UsageError
 
 
-class ConfigError(UsageError, ValueError):
+class ConfigError(UsageError, StockError, ValueError):
     """A setting is missing, unknown, refused or contradicts another one."""
+
+    kafka_code = KafkaError._INVALID_ARG
 
     def __init__(self, setting: str, problem: str, fix: str) -> None:
         super().__init__(setting, problem, fix)
@@ -42,8 +46,10 @@ class CountError(UsageError, ValueError):
         return f"topic {self.topic!r} has {self.current} partitions, {self.wanted} were asked for: {self.reason}"
 
 
-class TopicNotFoundError(UsageError, LookupError):
+class TopicNotFoundError(UsageError, StockError, LookupError):
     """The cluster has no topic of that name, or this user may not see it."""
+
+    kafka_code = KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -84,11 +90,13 @@ class UnmanagedTopicError(UsageError):
         )
 
 
-class PartitionRefusedError(UsageError, ValueError):
+class PartitionRefusedError(UsageError, StockError, ValueError):
     """A send named its partition. An explicit partition takes the record out of its key's order.
 
     active: how many partitions are written now, when the one named is retired; None when none may be named at all.
     """
+
+    kafka_code = KafkaError._UNKNOWN_PARTITION
 
     def __init__(self, topic: str, partition: int, active: int | None = None) -> None:
         super().__init__(topic, partition, active)

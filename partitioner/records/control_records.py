@@ -48,8 +48,9 @@ _LEASE_1_0: list[dict[str, Any]] = [
     {"name": "transactional_id", "type": ["null", "string"]},
     {"name": "transaction_timeout_ms", "type": "int"},
 ]
+_LEASE_1_1 = [*_LEASE_1_0, {"name": "proven", "type": "boolean", "default": False}]
 LEASE = codec.record_kind(
-    3, "lease", _LEASE_1_0, [*_LEASE_1_0, {"name": "proven", "type": "boolean", "default": False}]
+    3, "lease", _LEASE_1_0, _LEASE_1_1, [*_LEASE_1_1, {"name": "took_id_after", "type": "long", "default": -1}]
 )
 READY = codec.record_kind(
     4,
@@ -78,6 +79,8 @@ class Lease:
     """One process's right to write, under one join. `sequence` counts its records, so that a read-back is recognised.
 
     proven: the broker has acknowledged a record of this join, so it held its transactional id after it had joined.
+    took_id_after: where this log ended before the writer took its transactional id: whoever joined below that offset had
+    taken it earlier, and is fenced. -1: not known.
     """
 
     writer: str
@@ -90,6 +93,7 @@ class Lease:
     transactional_id: str | None = None
     transaction_timeout_ms: int = 0
     proven: bool = False
+    took_id_after: int = -1
 
     @property
     def identity(self) -> tuple[str, str | None]:

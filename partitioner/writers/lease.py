@@ -78,6 +78,7 @@ class LeaseKeeper:
         self._renewed = float("-inf")
         self._joins: dict[str, int] = {}
         self.proven = False
+        self.took_id_after = -1
 
     def join(self, nonce: str, topics: Iterable[str], now: float) -> Lease:
         """Begin anew under `nonce`. To be called with nothing in flight."""
@@ -174,4 +175,5 @@ class LeaseKeeper:
             transactional_id=self._transactional_id,
             transaction_timeout_ms=self._transaction_timeout_ms,
             proven=self.proven,
+            took_id_after=self.took_id_after,
         )

@@ -86,6 +86,8 @@ class WriterSet:
         if lease.proven and lease.transactional_id and lease.incarnation is not None:
             known = self._proven.get(lease.transactional_id, -1)
             self._proven[lease.transactional_id] = max(known, lease.incarnation)
+        if lease.transactional_id and lease.took_id_after > self._proven.get(lease.transactional_id, -1):
+            self._proven[lease.transactional_id] = lease.took_id_after
         if lease.state in (LeaseState.LEFT, LeaseState.EXPELLED):
             self._members.pop(lease.nonce, None)
             self._gone.add(lease.nonce)
@@ -125,8 +127,9 @@ class WriterSet:
         return self._members.get(nonce)
 
     def is_fenced(self, nonce: str) -> bool:
-        """Whether a later join under the same transactional id has proven that it holds it.
+        """Whether another writer under the same transactional id has proven that it took it later.
 
+        It knew where the log ended before it took the id, and this join lies below: whoever joins has taken the id. Or:
         A writer joins after `init_transactions()`. So this one took the id before it joined, the other wrote under it
         after it had joined, and that was later (all joins under one id stand in one partition): whatever this one still
         sends is rejected by the broker.

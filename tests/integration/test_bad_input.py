@@ -125,7 +125,7 @@ def test_an_explicit_partition_is_refused_unless_allowed(kafka: KafkaUnderTest, 
         ("enable.idempotence", "false"),
         ("partitioner", "random"),
         ("keyorder.no.such", "x"),
-        ("delivery.timeout.ms", "60000"),
+        ("keyorder.lease.ms", "20000"),
         ("keyorder.lease.ms", "-5"),
     ],
 )

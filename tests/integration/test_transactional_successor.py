@@ -7,7 +7,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.control.control_topics import writer_slot
 from keyorder.partitioner.records.control_records import Lease, LeaseState, encode_lease, lease_key
+from keyorder.partitioner.writers.lease import Standing
 from support.cluster import KafkaUnderTest
+from support.holding import until
 
 QUICK = {"keyorder.view.age.ms": "400"}
 
@@ -42,6 +44,20 @@ def test_a_change_expels_the_dead_and_leaves_the_successor_its_id(kafka: KafkaUn
     with OrderedProducer({**kafka.client_config(), "transactional.id": topic_name}) as producer:
         producer.init_transactions(20)
         write(producer, topic_name, range(20))
+        change = admin.expand(topic_name, 4)
+        assert any(step.name.startswith("expelled") for step in change.steps)
+        write(producer, topic_name, range(20))
+
+
+@pytest.mark.kip("K903-01")
+def test_a_change_leaves_an_idle_successor_its_id(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """It has taken the id and written nothing yet: its lease says how far the log of leases went before it took it."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    left_by_a_dead_process(kafka, topic_name, topic_name)
+    with OrderedProducer({**kafka.client_config(), "transactional.id": topic_name}) as producer:
+        producer.init_transactions(20)
+        until(lambda: producer._session.lease.standing is Standing.LIVE)
         change = admin.expand(topic_name, 4)
         assert any(step.name.startswith("expelled") for step in change.steps)
         write(producer, topic_name, range(20))

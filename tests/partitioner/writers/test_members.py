@@ -245,3 +245,15 @@ def test_a_member_is_fenced_once_a_later_join_has_proven_that_it_holds_the_id() 
     assert not writers.is_fenced("new")
     writers.apply(_lease("new", LEFT, 23, 3, transactional_id="x", proven=True), 25, 3)
     assert writers.is_fenced("old")
+
+
+def test_who_joined_before_an_id_was_taken_is_fenced_though_nothing_was_written() -> None:
+    """Below the end that the taker saw, at no offset above it, and not under another id; for good."""
+    writers = WriterSet()
+    for nonce, offset, name in (("old", 20, "x"), ("other", 21, "y"), ("late", 30, "x")):
+        writers.apply(_lease(nonce, transactional_id=name), offset, 0)
+    assert not writers.is_fenced("old")
+    writers.apply(_lease("new", transactional_id="x", took_id_after=30), 31, 1)
+    assert [nonce for nonce in ("old", "other", "late", "new") if writers.is_fenced(nonce)] == ["old"]
+    writers.apply(_lease("new", LEFT, 31, 2, transactional_id="x", took_id_after=30), 32, 2)
+    assert writers.is_fenced("old")
