@@ -210,7 +210,7 @@ def _refuse_producer_options(theirs: Mapping[str, Any]) -> None:
     if str(theirs.get("partitioner", "murmur2_random")) not in _PARTITIONERS:
         raise ConfigError(
             "partitioner",
-            f"{theirs['partitioner']!r} cannot be used, since keyorder places keys by linear hashing over murmur2",
+            f"{theirs['partitioner']!r} cannot be used: keyorder places keys by the topic's own hash",
             "leave it out",
         )
 

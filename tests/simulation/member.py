@@ -331,8 +331,15 @@ class Member(Process):
         offset = int(min(owned.position, self._founded_below(owned)))
         ahead = ""
         upto = max(owned.done) + 1 if owned.done else owned.position
+        before = owned.inherited
+        # What an earlier owner had processed is carried on until it was passed.
+        upto = upto if before is None else max(upto, before.upto)
         if self._group.gate_keys and upto > offset:
-            pending = frozenset(o for o in range(offset, upto) if o >= owned.position and o not in owned.done)
+            pending = frozenset(
+                o
+                for o in range(offset, upto)
+                if o >= owned.position and o not in owned.done and not (before is not None and before.covers(o))
+            )
             ahead = encode_ahead(Ahead(upto, pending), offset)
         return offset, metadata_of(flushed_epoch(self._timeline, owned.partition, offset), ahead=ahead)
 
