@@ -8,6 +8,7 @@ are committed here, on the polling thread, and none is on its way when a revocat
 from __future__ import annotations
 
 from collections import deque
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,14 @@ _PASSING = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError._NO_OFFSET,
 }
+
+
+class _Outcome(Enum):
+    """Of a commit of keyorder's own. AGAIN: passing trouble. GONE: what failed was of topics that do not exist any more."""
+
+    DONE = "done"
+    AGAIN = "again"
+    GONE = "gone"
 
 
 class Committer:
@@ -174,7 +183,7 @@ class Committer:
             if o.started and (last is not None or o.committed is not None):
                 said[o] = o.committed or 0 if last is None else last.offset
                 notes[o] = o.note if last is None else note_of(last.metadata)
-        return not said or self._attempt(said, notes)
+        return not said or self._attempt(said, notes) is _Outcome.DONE
 
     def on_revoke(self, owned: list[Owned]) -> None:
         """The last commit of partitions that are about to go. None is on its way any more when this returns."""
@@ -204,7 +213,7 @@ class Committer:
         Retrying(
             stop=stop_after_delay(_REVOKE_PATIENCE),
             wait=wait_fixed(0.1),
-            retry=retry_if_result(lambda done: not done),
+            retry=retry_if_result(lambda outcome: outcome is _Outcome.AGAIN),
             retry_error_callback=lambda state: None,
         )(self._attempt, offsets, notes)
 
@@ -250,17 +259,23 @@ class Committer:
         if owned and not self.transactions.used:
             self._attempt({o: o.processed for o in owned})
 
-    def _attempt(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> bool:
-        """Commit; False when the group or the coordinator is in passing trouble: the next turn tries again."""
+    def _attempt(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> _Outcome:
+        """Commit. AGAIN when the group or the coordinator is in passing trouble: the next turn tries again."""
         try:
             results = self._commit(offsets, notes)
         except KafkaException as raised:
-            if raised.args[0].code() in _PASSING:
-                return False
+            code = raised.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return _Outcome.GONE
+            if code in _PASSING:
+                return _Outcome.AGAIN
             raise translate(
                 raised.args[0], "commit the offsets of", f"group {self._settings.group}", self._bootstrap
             ) from raised
-        return all(result.error is None for result in results)
+        codes = {result.error.code() for result in results if result.error is not None}
+        if not codes:
+            return _Outcome.DONE
+        return _Outcome.GONE if codes == {KafkaError.UNKNOWN_TOPIC_OR_PART} else _Outcome.AGAIN
 
     def _places(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None) -> list[TopicPartition]:
         """As they are sent. notes: the application's metadata; None where it is keyorder that commits."""

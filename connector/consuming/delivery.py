@@ -176,6 +176,7 @@ class Delivery:
     def _turn(self, wanted: int, wait: float) -> None:
         if self._view.failure is not None:
             raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
+        self.move(self._members.stopped.look)
         self._members.starts.find()
         self._commits.flush_and_prove()
         self._progress.phase = Phase.MOVING
@@ -185,6 +186,7 @@ class Delivery:
         self._fetch(wanted, wait)
         self._intake.sort()
         self._members.raise_pending()
+        self._members.stopped.raise_if_all()
 
     def _fetch(self, wanted: int, wait: float) -> None:
         """Let the client library hand over what it has, into the intake, and call its callbacks."""

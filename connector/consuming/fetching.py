@@ -155,6 +155,16 @@ class Fetching:
         else:
             self.raw.unassign()
 
+    def stop(self, some: Iterable[Owned]) -> None:
+        """Fetch these no more, though they are owned."""
+        running = [owned for owned in some if owned.fetching]
+        for owned in running:
+            owned.fetching = False
+        if running and self._by_delta:
+            self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in running])
+        elif running:
+            self.begin([])
+
     def restart_at(self, owned: Owned, offset: int) -> None:
         """Go on from another offset, dropping what was fetched."""
         processed, record_end = owned.processed, owned.record_end

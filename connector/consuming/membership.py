@@ -30,6 +30,7 @@ from .listener import KeyRebalanceListener
 from .owned import Owned
 from .starting import Starter
 from .starts import Starts
+from .stopped import StoppedTopics
 from .view import View, ViewKeeper
 
 if TYPE_CHECKING:
@@ -49,7 +50,14 @@ class Membership:
         self.views, self.starter = views, starter
         self.owned: dict[Place, Owned] = {}
         self.fetching = Fetching(raw, settings, self.owned)
-        self.starts = Starts(self.fetching, settings, views, starter, self.owned)
+        self.stopped = StoppedTopics(
+            self.owned,
+            views,
+            self.fetching,
+            lambda places: self.before_revoke(places),
+            lambda e: self._errors.append(e),
+        )
+        self.starts = Starts(self.fetching, settings, views, starter, self.owned, self.stopped)
         self.listener: KeyRebalanceListener | None = None
         self._callbacks: dict[str, RebalanceCallback | None] = {}
         self._application: Any = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
-from ...partitioner.errors import AssignmentError, PeerError, StaleViewError, TopicNotFoundError
+from ...partitioner.errors import AssignmentError, KeyorderError, PeerError, StaleViewError, TopicNotFoundError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.gates.starts import Commit
 from ...partitioner.timeline import Timeline
@@ -17,12 +17,14 @@ from ..messages import Place
 from .fetching import Fetching
 from .owned import Owned
 from .starting import Starter
+from .stopped import StoppedTopics
 from .view import View, ViewKeeper
 
 if TYPE_CHECKING:
     from .gates.gating import Gatekeeper
 
 _RETRY = 0.02
+_FAILED_RETRY = 0.5
 
 
 class Starts:
@@ -40,11 +42,13 @@ class Starts:
         views: ViewKeeper,
         starter: Starter,
         owned: dict[Place, Owned],
+        stopped: StoppedTopics,
     ) -> None:
-        self._fetching, self._settings = fetching, settings
+        self._fetching, self._settings, self._stopped = fetching, settings, stopped
         self._views, self._starter, self._owned = views, starter, owned
         self._waiting: dict[str, float] = {}
         self._retry_at = 0.0
+        self._again_at: dict[str, float] = {}
         self._physical: dict[str, int] = {}
 
     @property
@@ -58,32 +62,53 @@ class Starts:
 
     def add(self, place: Place, now: float) -> None:
         """A partition that is owned from `now` on."""
-        self._waiting[place[0]] = now
-        self._views.follow(place[0])
+        self._again_at.pop(place[0], None)
+        self._stopped.goes_on(place[0])
+        self._views.follow(place[0], anew=True)
         self.gates.assigned(place[0])
+        self._waiting[place[0]] = max(now, clock.now())
 
     def keep(self, topics: set[str]) -> None:
         """Forget all other topics: nothing of them is owned any more."""
-        self._waiting = {topic: since for topic, since in self._waiting.items() if topic in topics}
+        for topic in self._waiting.keys() - topics:
+            del self._waiting[topic]
+        self._stopped.keep(topics)
 
     def find(self) -> None:
-        """Find the starts of newly assigned partitions; what cannot be known yet is tried again soon."""
+        """Find the starts of newly assigned partitions; what cannot be known yet is tried again soon.
+
+        What one topic's start raises concerns that topic: its revocation may be on its way, and the others go on.
+        """
         if not self._waiting or clock.now() < self._retry_at:
             return
         for topic, since in list(self._waiting.items()):
+            if self._stopped.begins_anew(topic):
+                self._views.follow(topic, anew=True)
+                since = self._waiting[topic] = clock.now()
+            if topic in self._views.failures or clock.now() < self._again_at.get(topic, 0.0):
+                continue
+            began = clock.now()
             try:
-                started = self._start_topic(topic, since)
-            except PeerError as error:
-                # A broker is away for a moment: nothing was decided, so nothing is lost by asking again.
-                if not error.retriable or clock.now() - since > self._settings.control_timeout:
-                    raise
-                started = False
-            if started:
-                self._waiting.pop(topic, None)
-            elif not self._views.await_look(topic, since, 0) and clock.now() - since > self._settings.control_timeout:
-                raise StaleViewError(topic, clock.now() - since)
+                self._find(topic, since)
+            except KeyorderError as error:
+                self._stopped.failed(topic, error)
+                # What takes long and leads nowhere is not to keep the others waiting.
+                self._again_at[topic] = clock.now() + max(_FAILED_RETRY, 10 * (clock.now() - began))
         if self._waiting:
             self._retry_at = clock.now() + _RETRY
+
+    def _find(self, topic: str, since: float) -> None:
+        late = clock.now() - since > self._settings.control_timeout
+        try:
+            if self._start_topic(topic, since):
+                del self._waiting[topic]
+                self._stopped.goes_on(topic)
+            elif late and not self._views.await_look(topic, since, 0):
+                raise StaleViewError(topic, clock.now() - since)
+        except PeerError as error:
+            # A broker is away for a moment: nothing was decided, so nothing is lost by asking again.
+            if not error.retriable or late:
+                raise
 
     def _start_topic(self, topic: str, since: float) -> bool:
         new = {o.partition for o in self._owned.values() if o.topic == topic and not o.started}

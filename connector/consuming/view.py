@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.epochs import Epoch
-from ...partitioner.errors import KeyorderError, PeerError
+from ...partitioner.errors import KeyorderError, OrderError, PeerError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ...partitioner.routing import Routing
@@ -57,6 +57,8 @@ class ViewKeeper(BackgroundThread):
     """Follows the timelines of the topics that a consumer reads.
 
     changed: called on this thread after a timeline changed, with the topic.
+    failure: what the thread ended with. failures: by topic, why its timeline cannot be gone by: its record cannot be read,
+    or it is not the successor of what was known.
     """
 
     def __init__(self, config: Mapping[str, Any], group: str, changed: Callable[[str], None]) -> None:
@@ -75,11 +77,16 @@ class ViewKeeper(BackgroundThread):
         self._look: Look | None = None
         self._look_topics: frozenset[str] = frozenset()
         self.failure: KeyorderError | None = None
+        self.failures: dict[str, KeyorderError] = {}
+        self._refused: dict[str, ControlMessage] = {}  # the newest record of each topic in `failures`
+        self._anew: set[str] = set()
 
-    def follow(self, topic: str) -> None:
-        """Take the topic in; `as_of` tells when it is known."""
+    def follow(self, topic: str, anew: bool = False) -> None:
+        """Take the topic in; `as_of` tells when it is known. anew: also if its timeline could not be gone by before."""
         with self._wake:
             self._wanted.setdefault(topic, clock.now())
+            if anew and self.failures.pop(topic, None) is not None:
+                self._anew.add(topic)
             self._wake.notify_all()
 
     def timeline(self, topic: str) -> Timeline | None:
@@ -117,7 +124,7 @@ class ViewKeeper(BackgroundThread):
     def await_look(self, topic: str, since: float, timeout: float) -> bool:
         """Wait until a look that began at `since` or later was read up to. False when it did not come in time.
 
-        Raises what the thread stopped with.
+        False also for a topic in `failures`. Raises what the thread stopped with.
         """
         return self._await(topic, since, timeout, lambda: False)
 
@@ -140,6 +147,8 @@ class ViewKeeper(BackgroundThread):
             while self._as_of.get(topic, float("-inf")) < since and not enough():
                 if self.failure is not None:
                     raise self.failure
+                if topic in self.failures:
+                    return False
                 self._wanted[topic] = max(self._wanted.get(topic, since), since)
                 left = deadline - clock.now()
                 if left <= 0:
@@ -184,6 +193,7 @@ class ViewKeeper(BackgroundThread):
                 self._wake.wait(0.2)
                 return
             topics = frozenset(self._wanted)
+            self._begin_anew()
         if self._reader is None and not self._open_reader(topics):
             return
         assert self._reader is not None
@@ -199,15 +209,38 @@ class ViewKeeper(BackgroundThread):
             else:
                 self._parked[topic] = message
         for topic in topics & self._parked.keys():
-            record = self._parked.pop(topic).record
-            if isinstance(record, Timeline):
-                self._take(record)
+            self._take_message(topic, self._parked.pop(topic))
         if self._look is None and self._due(topics):
             self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
             self._look_topics = topics
         if self._look is not None and self._reader.reached(self._look):
             self._seen(self._look_topics, self._look.began)
             self._look = None
+
+    def _take_message(self, topic: str, message: ControlMessage) -> None:
+        """One topic's record. What is wrong with it concerns that topic alone."""
+        if topic in self.failures:
+            self._refused[topic] = message
+            return
+        try:
+            record = message.record
+            if isinstance(record, Timeline):
+                self._take(record)
+        except OrderError as error:
+            with self._wake:
+                self._refused[topic] = message
+                self.failures[topic] = error
+                self._wake.notify_all()
+
+    def _begin_anew(self) -> None:
+        """Forget what was known of topics that are to be tried again, but for their newest record."""
+        for topic in self._anew:
+            self._timelines.pop(topic, None)
+            self._as_of.pop(topic, None)
+            refused = self._refused.pop(topic, None)
+            if refused is not None:
+                self._parked.setdefault(topic, refused)
+        self._anew.clear()
 
     def _due(self, topics: frozenset[str]) -> bool:
         now = clock.now()
@@ -243,8 +276,15 @@ class ViewKeeper(BackgroundThread):
             return
         topic, epoch, partition, _ = named
         waivers = dict(self._waivers.get(topic, {}))  # the polling thread may be reading the old one
-        if isinstance(message.record, Waiver):
-            waivers[partition, epoch] = message.record.topic_id
+        try:
+            record = message.record
+        except OrderError as error:
+            with self._wake:
+                self.failures.setdefault(topic, error)
+                self._wake.notify_all()
+            return
+        if isinstance(record, Waiver):
+            waivers[partition, epoch] = record.topic_id
         else:
             waivers.pop((partition, epoch), None)
         self._waivers[topic] = waivers

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import fastavro
 import pytest
-from confluent_kafka import Producer
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
-from keyorder.connector.control.control_reader import readable
-from keyorder.connector.control.control_topics import Slot, timeline_slot, writer_slot
+from keyorder.connector.control.control_topics import timeline_slot, writer_slot
 from keyorder.partitioner.errors import CorruptRecordError, KeyorderError, RecordVersionError
 from keyorder.partitioner.records import codec
 from keyorder.partitioner.records.control_records import TIMELINE, decode_timeline, lease_key, timeline_key
 from support.cluster import KafkaUnderTest
+from support.control import last_value, put
 from support.workload import Worker, Workload, assert_in_order
 
 QUICK = {"keyorder.view.age.ms": "400"}
@@ -27,23 +26,6 @@ SHORT_LEASE = {
     "delivery.timeout.ms": 3_000,
 }
 CORRUPT = b"\x00\x01 no record at all"
-
-
-def put(kafka: KafkaUnderTest, slot: Slot, key: bytes, value: bytes | None) -> int:
-    """Write a control record past keyorder, as a foreign program or an operator would; its offset."""
-    offsets: list[int] = []
-    producer = Producer({**kafka.client_config(), "acks": "all"})
-    producer.produce(slot[0], value, key, slot[1], on_delivery=lambda error, m: offsets.append(m.offset()))
-    assert producer.flush(10) == 0
-    return offsets[0]
-
-
-def last_value(kafka: KafkaUnderTest, topic: str) -> bytes:
-    """The bytes of a topic's timeline as it is now."""
-    slot = timeline_slot(topic)
-    values = [m.value for m in readable(kafka.client_config(), [slot], 10.0) if m.key == timeline_key(topic)]
-    assert values[-1] is not None
-    return values[-1]
 
 
 def produced(producer: OrderedProducer, topic: str, value: str) -> None:
