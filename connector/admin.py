@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
@@ -18,6 +18,7 @@ from ..partitioner.errors import (
     BrokerUnreachableError,
     ConfigError,
     CountError,
+    KeyorderError,
     NotAuthorizedError,
     OrderError,
     UnmanagedTopicError,
@@ -42,12 +43,12 @@ from .operations.description import TopicDescription, described
 from .operations.forecast import ChangeForecast, ForcedDrain
 from .operations.lookup import timeline_now, timelines_now
 from .operations.notices import Notice
-from .operations.outcomes import DeletePartitionsResult, outcomes
+from .operations.outcomes import DeletePartitions, DeletePartitionsResult, outcomes, refused
 from .operations.planning import Planner
 from .operations.stray_scan import scan
-from .operations.topic_settings import split_topic_config
+from .operations.topic_settings import altered, settings_of_existing, split_topic_config
 from .topology.controller import TopologyController
-from .topology.draining import Drainer, DrainStep
+from .topology.draining import Drainer, DrainStep, require_switch
 from .topology.rehoming import RehomingPlan, RehomingTerms
 from .topology.results import Change, Progress
 
@@ -142,6 +143,7 @@ class TopicAdmin:
         initial_partition_count: int | None = None,
         hash: str | None = None,
         accept_misplaced: bool = False,
+        config: Mapping[str, str] | None = None,
     ) -> TopicDescription:
         """Bring an existing topic under management at its present count. Does nothing when it is already.
 
@@ -154,19 +156,39 @@ class TopicAdmin:
         hash: adopt it under this one alone. accept_misplaced: also where records lie elsewhere, under the hash that explains
         most; keys of such records may be read out of order. The topic's settings keep when, by whom, and the shares.
 
-        Raises MisplacedKeysError where no hash explains the records, OrphanedTopicError where they are an OrderedProducer's,
-        LayoutError for an initial count that would move keys or another hash than the topic has, IdentityMismatchError
-        when it was made anew and `again` is not given, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+        config: settings that the control topic keeps, as for `create`; a topic that is managed already has to have them.
+
+        Raises ConfigError for other settings (see `alter`), MisplacedKeysError where no hash explains the records,
+        OrphanedTopicError where they are an OrderedProducer's, LayoutError for an initial count that would move keys or
+        another hash than the topic has, IdentityMismatchError when it was made anew and `again` is not given,
+        TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
         """
         count = identify(self._admin, topic, self._bootstrap, timeout, just_made=min(timeout, JUST_MADE)).partitions
+        ours = settings_of_existing(config or {})
         layout = None if initial_partition_count is None else same_routing(initial_partition_count, count)
         ensure(self._admin, self._bootstrap, timeout)
         require_controller(self._admin, self._bootstrap)
         adoption = Adoption(
-            self._config, self._admin, topic, layout, again=again, hash=hash, accept_misplaced=accept_misplaced
+            self._config, self._admin, topic, layout, ours, again=again, hash=hash, accept_misplaced=accept_misplaced
         )
         adoption.run(timeout)
+        timeline = self.timeline(topic)
+        if altered(timeline, ours) != timeline:
+            raise ConfigError("config", f"topic {topic!r} is managed already, with other settings", "use `alter`")
         return replace(self.describe(topic, groups=()), sample=adoption.sample)
+
+    def alter(self, topic: str, config: Mapping[str, str]) -> TopicDescription:
+        """Change settings that the control topic keeps; those that are not named stay. Clients go by them at once.
+
+        config: `enable.ordered.delivery`, `keyorder.view.age.ms` (which can only be raised), `delete.topic.partition.enable`,
+        `delete.topic.partition.interval.delay.ms`.
+        Raises ConfigError for others, ChangeOpenError while the layout is being changed, and as `timeline`.
+        """
+        ours = settings_of_existing(config)
+        altered(self.timeline(topic), ours)  # refused before anybody is fenced
+        require_controller(self._admin, self._bootstrap)
+        edit(self._config, topic, lambda timeline: altered(timeline, ours))
+        return self.describe(topic, groups=())
 
     def sample(self, topic: str, timeout: float = 20.0) -> KeySample:
         """What the newest and oldest records of a topic show of its hash, as `adopt` would look at them; changes nothing.
@@ -226,9 +248,11 @@ class TopicAdmin:
         immediate: no delay (groups are waited for all the same). delay_ms: the delay of this shrink instead of the
         topic's `delete.topic.partition.interval.delay.ms`, 0 for none. force: no group is waited for; `forced_drain` says
         what that would lose. With one of these three a topic that has `count` partitions already keeps its layout, and
-        what it retired and has not emptied yet is emptied by the new wishes.
+        what it retired and has not emptied yet is emptied by the new wishes. `delete.topic.partition.enable` guards them: where
+        it is false they are refused.
 
-        Raises as `expand`; CountError for a count above the present one or below the initial one.
+        Raises as `expand`; ConfigError where the switch is off; CountError for a count above the present one or below the
+        initial one.
         """
         timeline = self.timeline(topic)
         newest = timeline.newest
@@ -239,6 +263,8 @@ class TopicAdmin:
         if delay_ms is not None and delay_ms < 0:
             raise ConfigError("delay_ms", f"{delay_ms} is negative", "give milliseconds, 0 for no delay")
         retirement = Retirement(immediate, tuple(wait_for_groups), delay_ms, force)
+        if retirement.asked_for:
+            require_switch(timeline)
         warnings = notices.of_change(timeline, count)
         warnings += notices.of_shrink(timeline, retirement, self._compacted(topic))
         if count == newest.count and timeline.change is None:
@@ -255,6 +281,7 @@ class TopicAdmin:
         """
         return Planner(self._config, self._admin).forced_drain(self.timeline(topic), count, groups)
 
+    @overload
     def delete_partitions(
         self,
         topic: str,
@@ -263,12 +290,39 @@ class TopicAdmin:
         delay_ms: int | None = None,
         wait_for_groups: Sequence[str] = (),
         timeout: float = 120.0,
-    ) -> DeletePartitionsResult:
+    ) -> DeletePartitionsResult: ...
+
+    @overload
+    def delete_partitions(
+        self, topic: Mapping[str, DeletePartitions], *, timeout: float = 120.0
+    ) -> dict[str, DeletePartitionsResult]: ...
+
+    def delete_partitions(
+        self,
+        topic: str | Mapping[str, DeletePartitions],
+        total_count: int = 0,
+        immediate: bool = False,
+        delay_ms: int | None = None,
+        wait_for_groups: Sequence[str] = (),
+        timeout: float = 120.0,
+    ) -> DeletePartitionsResult | dict[str, DeletePartitionsResult]:
         """KIP-694's deletePartitions: `shrink`, then empty what may be emptied now, with an outcome per partition.
 
+        topic: one, or {topic: DeletePartitions} for several, one after another; then one that could not be shrunk does
+        not raise: its answer has the error, and the others are shrunk all the same.
         A partition that could not be emptied does not raise: its outcome says why, and a controller tries it again.
-        Raises as `shrink` where the topic could not be shrunk.
+        Raises as `shrink` where the one topic could not be shrunk.
         """
+        if not isinstance(topic, str):
+            answers: dict[str, DeletePartitionsResult] = {}
+            for name, wish in topic.items():
+                try:
+                    answers[name] = self.delete_partitions(
+                        name, wish.total_count, wish.immediate_delete, timeout=timeout
+                    )
+                except KeyorderError as error:
+                    answers[name] = refused(name, error)
+            return answers
         change = self.shrink(topic, total_count, immediate, wait_for_groups, timeout, delay_ms)
         steps = self.drain(topic)
         return DeletePartitionsResult(topic, change, outcomes(self.timeline(topic), steps))

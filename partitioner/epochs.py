@@ -59,7 +59,7 @@ class Retirement:
 
     @property
     def asked_for(self) -> bool:
-        """Whether this shrink says itself that its partitions are to be emptied, whatever the topic's switch says."""
+        """Whether this shrink says itself how its partitions are to be emptied: only where the topic's switch is on."""
         return self.immediate or self.forced or self.delay_ms is not None
 
     def delay(self, of_topic_ms: int) -> int:

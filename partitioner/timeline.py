@@ -252,7 +252,7 @@ def crossings(initial: int, before: int, after: int) -> list[tuple[int, int]]:
 
 
 @lru_cache(maxsize=64)
-def _sides(initial: int, before: int, after: int) -> tuple[frozenset[int], frozenset[int]]:
+def sides(initial: int, before: int, after: int) -> tuple[frozenset[int], frozenset[int]]:
     """The partitions that keys leave and those that they enter."""
     moves = crossings(initial, before, after)
     return frozenset(q for q, _ in moves), frozenset(p for _, p in moves)
@@ -261,8 +261,8 @@ def _sides(initial: int, before: int, after: int) -> tuple[frozenset[int], froze
 def _check_cuts(topic: str, initial: int, before: Epoch, after: Epoch) -> None:
     # Each outer partition is on one side of a move of its own. Compared first: a damaged record may name any count.
     outer = after.begins if after.count > before.count else after.ends
-    sides = _sides(initial, before.count, after.count) if len(outer) == abs(after.count - before.count) else None
-    if sides is None or after.ends.keys() != sides[0] or after.begins.keys() != sides[1]:
+    known = sides(initial, before.count, after.count) if len(outer) == abs(after.count - before.count) else None
+    if known is None or after.ends.keys() != known[0] or after.begins.keys() != known[1]:
         raise TimelineRegressionError(
             f"epoch {after.number} of {topic!r} ({before.count} -> {after.count} partitions) lacks cuts: "
             f"ends {dict(after.ends)}, begins {dict(after.begins)}"

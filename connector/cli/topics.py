@@ -1,4 +1,4 @@
-"""`keyorder topics create|adopt|describe|plan|expand|shrink|drain|list`: managed topics, by the flags of Kafka's tools."""
+"""`keyorder topics create|adopt|alter|describe|plan|expand|shrink|drain|list`: managed topics, by the flags of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..kafka_errors import translate
 from ..metadata import JUST_MADE, cluster_metadata, identify
 from ..operations.adopting import check_hash
 from ..operations.notices import of_adoption
-from ..operations.topic_settings import split_topic_config
+from ..operations.topic_settings import altered, settings_of_existing, split_topic_config
 from .changes.confirming import confirm
 from .changes.resizing import expand, plan, shrink
 from .connecting import Connection, connection_options, pairs
@@ -36,6 +36,9 @@ from .topics_output import (
 _COUNT = click.IntRange(min=1)
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
 _HASH = click.Choice(list(HASHES))
+_config_option = click.option(
+    "--config", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be given repeatedly."
+)
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 
 
@@ -51,7 +54,7 @@ topics.add_command(drain)
 @_topic_option
 @click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic has at first.")
 @click.option("--replication-factor", type=_COUNT, default=None, help="Copies of each. [default: the cluster's]")
-@click.option("--config", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be given repeatedly.")
+@_config_option
 @click.option(
     "--initial-partition-count", type=_COUNT, default=None, help="The lowest count ever. [default: --partitions]"
 )
@@ -134,6 +137,7 @@ def create(
     is_flag=True,
     help="Adopt it although some records lie where no hash puts them: their keys may be read out of order.",
 )
+@_config_option
 @_dry_run_option
 @output_option
 @connection_options(timeout=30)
@@ -144,6 +148,7 @@ def adopt(
     again: bool,
     hash_name: str | None,
     accept_misplaced: bool,
+    config: Sequence[str],
     dry_run: bool,
     output: str,
 ) -> None:
@@ -151,8 +156,10 @@ def adopt(
 
     Some of its newest and oldest records are read first, to see by which hash its producers place keys: librdkafka's
     clients use crc32 unless told otherwise, Java's murmur2, Sarama fnv1a. Under that hash every key stays where it is. A
-    topic whose records no hash explains is refused (exit code 3), and nothing is changed.
+    topic whose records no hash explains is refused (exit code 3), and nothing is changed. --config takes the settings
+    that `alter` takes.
     """
+    settings = settings_of_existing(pairs(config, "--config"))
     client = connection.reach()
     with TopicAdmin(connection.config) as admin:
         physical = identify(
@@ -198,6 +205,7 @@ def adopt(
             initial_partition_count=initial_partition_count,
             hash=hash_name,
             accept_misplaced=accept_misplaced,
+            config=settings,
         )
     if output == "json":
         emit_json(
@@ -214,6 +222,39 @@ def adopt(
         click.echo(f"Topic {topic} is under management now, with {_placed(adopted.layout)}")
         click.echo(f"Looked at {adopted.sample}")
         show_notices(warnings)
+
+
+@topics.command()
+@_topic_option
+@_config_option
+@_dry_run_option
+@output_option
+@connection_options(timeout=30)
+def alter(connection: Connection, topic: str, config: Sequence[str], dry_run: bool, output: str) -> None:
+    """Change settings of a managed topic that its timeline keeps; those that are not named stay.
+
+    They are enable.ordered.delivery, keyorder.view.age.ms, delete.topic.partition.enable and
+    delete.topic.partition.interval.delay.ms. A strategy of compaction is changed by `keyorder compact set-strategy`, all
+    else by Kafka's own tools.
+    """
+    if not config:
+        raise click.UsageError("Give at least one --config NAME=VALUE.")
+    settings = settings_of_existing(pairs(config, "--config"))
+    connection.reach()
+    with TopicAdmin(connection.config) as admin:
+        timeline = admin.timeline(topic)
+        changes = altered(timeline, settings) != timeline
+        if not dry_run:
+            after = admin.alter(topic, settings)
+    if output == "json":
+        if dry_run:
+            emit_json({"dry_run": True, "topic": topic, "settings": settings, "changed": changes})
+        else:
+            emit_json({**description_document(after), "changed": changes})
+        return
+    said = ", ".join(f"{name}={value}" for name, value in settings.items())
+    what = ("Would set" if dry_run else "Set") if changes else "Nothing to change:"
+    click.echo(f"{what} {said} for topic {topic}")
 
 
 @topics.command()

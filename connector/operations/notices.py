@@ -136,12 +136,12 @@ def of_shrink(timeline: Timeline, retirement: Retirement, compacted: bool = Fals
                 "readable until `keyorder topics drain --rehome` has taken its values to their keys' homes.",
             )
         ]
-    if not retirement.asked_for and not boolean(timeline.settings, DELETE_ENABLE, False):
+    if not boolean(timeline.settings, DELETE_ENABLE, False):
         return [
             Notice(
                 Code.SWITCH_OFF,
-                f"{DELETE_ENABLE} is false for {topic}: retired partitions keep their records. Shrink with "
-                "--delete-partitions-delay MS or --immediate to have them emptied.",
+                f"{DELETE_ENABLE} is false for {topic}: retired partitions keep their records. Switch it on with "
+                f"`keyorder topics alter --topic {topic} --config {DELETE_ENABLE}=true` to have them emptied.",
             )
         ]
     if retirement.forced:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ...partitioner.epochs import Drain
 from ...partitioner.errors import ConsentNeededError, ControllerFencedError, KeyorderError
 from ...partitioner.timeline import Timeline
+from .. import clock
 from ..admin import TopicAdmin
 from ..control.timeline_edit import ChangeOpenError
 from .controller_run import ScanOutdatedError
@@ -18,9 +20,11 @@ from .supervised import typed_errors
 
 
 class DrainJob(Periodic):
-    """Moves every retired partition of some topics as far as it may go, every `every` seconds.
+    """Moves every retired partition of some topics as far as it may go.
 
-    timelines: the topics by name. busy: those that this process is changing, whose pen must not be taken away.
+    A topic's are looked at every `delete.topic.partition.interval.delay.ms` of it (KIP-694), and when a delay that a shrink
+    has of its own is over. timelines: the topics by name. busy: those that this process is changing, whose pen must not be
+    taken away. every: how often it is asked which topics are due, in seconds.
     """
 
     name = "drain"
@@ -30,13 +34,18 @@ class DrainJob(Periodic):
         config: Mapping[str, Any],
         timelines: Callable[[], Mapping[str, Timeline]],
         busy: Callable[[], Collection[str]],
-        every: float = 10.0,
+        every: float = 1.0,
+        now: Callable[[], float] = clock.now,
     ) -> None:
         super().__init__(every)
+        self._now = now
+        self._looked: dict[
+            str, tuple[tuple[Drain, ...], float]
+        ] = {}  # the drains that were seen, and when to look again
         self._config, self._timelines, self._busy = dict(config), timelines, busy
         self._servers = str(config.get("bootstrap.servers"))
         # One for all turns: it knows since when each partition has been waiting.
-        self._drainer = Drainer(config)
+        self._drainer = Drainer(config, now)
         self._said: set[tuple[str, int, str]] = set()
 
     def run(self) -> Mapping[str, object] | None:
@@ -48,7 +57,7 @@ class DrainJob(Periodic):
         failure: KeyorderError | None = None
         for topic, timeline in sorted(self._timelines().items()):
             left = any(not drain.emptied for drain in timeline.drains)
-            if not left or timeline.change is not None or topic in self._busy():
+            if not left or timeline.change is not None or topic in self._busy() or not self._is_due(timeline):
                 continue
             try:
                 with typed_errors(topic, self._servers), TopicAdmin(self._config) as admin:
@@ -69,6 +78,15 @@ class DrainJob(Periodic):
             for s in told
         ]
         return {"steps": steps}
+
+    def _is_due(self, timeline: Timeline) -> bool:
+        """Whether to look at it now; asking counts as a look. What changed since the last one is looked at anew."""
+        seen, again = self._looked.get(timeline.topic, ((), 0.0))
+        now = self._now()
+        if seen == timeline.drains and now < again:
+            return False
+        self._looked[timeline.topic] = timeline.drains, now + self._drainer.due_in(timeline)
+        return True
 
     def _is_news(self, step: DrainStep) -> bool:
         # A wait names the seconds that are left: it is the same wait all the same.

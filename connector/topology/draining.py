@@ -1,7 +1,7 @@
 """Emptying retired partitions: ReadOnly, then None, then DeleteRecords exactly to the cut (KIP-694, mapped).
 
 A job per retired partition and epoch, which blocks no change: a growth that uses the partition again calls it off. A
-partition is emptied when it may be: deletion is switched on for the topic (or this shrink asked for it), the delay is
+partition is emptied when it may be: deletion is switched on for the topic, the delay is
 over, and the groups that the shrink named have processed everything below the cut, unless an operator forced it. Groups
 that were not named may lose what they have not read; the plan of a shrink says so.
 
@@ -21,7 +21,13 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.epochs import Drain, DrainState
-from ...partitioner.errors import BrokerUnreachableError, ConsentNeededError, KeyorderError
+from ...partitioner.errors import (
+    BrokerUnreachableError,
+    ConfigError,
+    ConsentNeededError,
+    KeyorderError,
+    NotAuthorizedError,
+)
 from ...partitioner.modes import DELETE_ENABLE, Mode
 from ...partitioner.timeline import Timeline
 from .. import clock
@@ -29,6 +35,7 @@ from ..config import boolean, connection_of, milliseconds
 from ..control.timeline_edit import ChangeOpenError, edit
 from ..group_gates import GroupOffsets
 from ..kafka_errors import translate
+from ..log_offsets import LogOffsets
 from ..metadata import topic_config
 from .rehoming import Rehomer, RehomingPlan, RehomingTerms
 
@@ -49,13 +56,28 @@ class DrainStep:
 
 
 def topic_delay_ms(timeline: Timeline) -> int:
-    """The topic's own delay, in milliseconds."""
+    """The topic's own delay, in milliseconds: also how often its retired partitions are looked at."""
     return round(milliseconds(timeline.settings, DELAY, DEFAULT_DELAY_MS) * 1000)
+
+
+def switched_on(timeline: Timeline) -> bool:
+    """Whether retired partitions of the topic may be emptied at all (KIP-694's switch)."""
+    return boolean(timeline.settings, ENABLE, False)
+
+
+def require_switch(timeline: Timeline) -> None:
+    """Raises ConfigError where the switch is off: nothing that a shrink asks for goes past it."""
+    if not switched_on(timeline):
+        raise ConfigError(
+            ENABLE,
+            f"it is false for {timeline.topic!r}, so a shrink may not ask for retired partitions to be emptied",
+            f"switch it on with `keyorder topics alter --topic {timeline.topic} --config {ENABLE}=true`, or leave the wish out",
+        )
 
 
 def never_emptied(timeline: Timeline, drain: Drain, compacted: bool) -> str:
     """What keeps this partition from being emptied however long one waits; empty when nothing does."""
-    if not (drain.retirement.asked_for or boolean(timeline.settings, ENABLE, False)):
+    if not switched_on(timeline):
         return f"{ENABLE} is false"
     if compacted:
         # Its surviving values are the only copies: readers keep reading them here.
@@ -73,9 +95,10 @@ def groups_behind(drain: Drain, committed: Mapping[str, int]) -> list[str]:
 
 
 class Drainer:
-    """Empties the retired partitions of one cluster's topics. The delay counts from when this process first saw them.
+    """Empties the retired partitions of one cluster's topics.
 
-    No clock of another machine is asked, so a controller that restarts waits anew: longer, never shorter.
+    A delay counts from the shrink's commit, by the wall clocks of whoever committed it and of this process, so it goes on
+    over a restart. Where these disagree so much that the commit lies ahead, it counts from when this process first saw it.
     """
 
     def __init__(self, config: Mapping[str, Any], now: Callable[[], float] = clock.now) -> None:
@@ -92,11 +115,44 @@ class Drainer:
         ConsentNeededError where its policy has `delete` too and the terms do not allow that.
         A deletion that fails is noted in the timeline and tried again at the next turn; it does not keep others waiting.
         """
+        gone = self._gone(timeline)
         steps = []
         for drain in timeline.drains:
-            if not drain.emptied:
+            if drain.partition in gone:
+                self._note(timeline.topic, drain, lambda t, p=drain.partition: t.drained(p, Mode.NONE, emptied=True))  # type: ignore[misc]
+                what = f"empty already below {drain.upto}"
+                steps.append(DrainStep(timeline.topic, drain.partition, True, what, DrainState.PURGED))
+            elif not drain.emptied:
                 steps.append(self._advance(timeline, drain, rehoming))
         return steps
+
+    def due_in(self, timeline: Timeline) -> float:
+        """Seconds until its retired partitions are to be looked at again: the topic's interval, or a delay that ends sooner."""
+        interval = topic_delay_ms(timeline)
+        left = [
+            drain.retirement.delay(interval) - self._elapsed_ms(timeline, drain)
+            for drain in timeline.drains
+            if drain.state is DrainState.WAITING
+        ]
+        return min([interval, *(ms for ms in left if ms > 0)]) / 1000
+
+    def _gone(self, timeline: Timeline) -> frozenset[int]:
+        """The retired partitions that retention, or somebody's DeleteRecords, has emptied (KIP-253: start and end meet)."""
+        left = [drain for drain in timeline.drains if not drain.emptied]
+        try:
+            if not left or "compact" in self._policy(timeline.topic):
+                return frozenset()
+        except NotAuthorizedError:
+            return frozenset()  # who may not know the policy may not tell whether values are gone
+        with closing(LogOffsets(self._config)) as offsets:
+            starts = offsets.earliest([(timeline.topic, drain.partition) for drain in left])
+        return frozenset(drain.partition for drain in left if starts[timeline.topic, drain.partition] >= drain.upto)
+
+    def _elapsed_ms(self, timeline: Timeline, drain: Drain) -> int:
+        seen = self._first_seen.setdefault((timeline.topic, drain.partition, drain.epoch), self._now())
+        retired_at = next((e.committed_at_ms for e in timeline.epochs if e.number == drain.epoch), 0)
+        by_wall = clock.wall_ms() - retired_at if retired_at else 0
+        return max(by_wall, round((self._now() - seen) * 1000))
 
     def plans(self, timeline: Timeline) -> list[RehomingPlan]:
         """What the topic's retired partitions hold that would be re-homed. Changes nothing. Raises Kafka's errors."""
@@ -135,9 +191,8 @@ class Drainer:
         never = never_emptied(timeline, drain, kept)
         if never:
             return never
-        seen = self._first_seen.setdefault((timeline.topic, drain.partition, drain.epoch), self._now())
         delay_ms = drain.retirement.delay(topic_delay_ms(timeline))
-        elapsed_ms = round((self._now() - seen) * 1000)
+        elapsed_ms = self._elapsed_ms(timeline, drain)
         commits = self._offsets.committed(drain.retirement.groups, timeline.topic)
         positions = {g: found[drain.partition].offset for g, found in commits.items() if drain.partition in found}
         behind = groups_behind(drain, positions)

@@ -15,7 +15,7 @@ from ..errors import CorruptRecordError, KeyorderError
 from ..hashing import DEFAULT_HASH
 from ..modes import Mode
 from ..timeline import Timeline
-from . import codec
+from . import codec, packed
 
 T = TypeVar("T")
 
@@ -138,45 +138,77 @@ def _with_hash(fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
 # A topic whose keys are not placed by murmur2. An older client accepts a newer minor version and would place its keys by
 # murmur2, so these have a major version of their own, which it refuses. Its minor versions follow those of the first.
 HASHED_TIMELINE = codec.record_kind(1, "timeline", *map(_with_hash, _VERSIONS[1:]), major=2)
-_MAJORS = (TIMELINE, HASHED_TIMELINE)
+
+
+def _packed(fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fields of a version, with epochs and drains packed."""
+    return [*packed.FIELDS, *(field for field in _with_hash(fields) if field["name"] not in _PACKED)]
+
+
+_PACKED = {"epochs", "drains", "purges", "held_ms"}
+# A long timeline, under whatever hash. Short ones stay as older clients know them; these are refused by them.
+PACKED_TIMELINE = codec.record_kind(1, "timeline", *map(_packed, _VERSIONS[2:]), major=3)
+_MAJORS = (TIMELINE, HASHED_TIMELINE, PACKED_TIMELINE)
+# How many cuts a timeline may have before it is packed: some five kilobytes of them.
+_LONG = 400
 
 
 def encode_timeline(t: Timeline) -> bytes:
     """The bytes of a timeline record."""
     c = t.change
-    plain = t.hash == DEFAULT_HASH
+    if sum(len(e.ends) + len(e.begins) for e in t.epochs) + 2 * len(t.drains) > _LONG:
+        kind, long = PACKED_TIMELINE, True
+    else:
+        kind, long = TIMELINE if t.hash == DEFAULT_HASH else HASHED_TIMELINE, False
     return codec.encode(
-        TIMELINE if plain else HASHED_TIMELINE,
+        kind,
         {
-            **({} if plain else {"hash": t.hash}),
+            **({} if kind is TIMELINE else {"hash": t.hash}),
+            **(_packed_fields(t) if long else _listed_fields(t)),
             "topic": t.topic,
             "topic_id": t.topic_id,
             "cluster_id": t.cluster_id,
             "initial": t.initial,
-            "epochs": [_encoded_epoch(e) for e in t.epochs],
             "last_number": t.last_number,
             "ordered": t.ordered,
             "view_age_ms": round(t.view_age_s * 1000),
             "settings": dict(t.settings),
             "change": None if c is None else _encoded_change(c),
-            "drains": [_encoded_drain(d) for d in t.drains],
             "purged": {str(p): offset for p, offset in t.purged.items()},
             "change_more": None if c is None else {**_wishes(c.retirement), "deadline_ms": c.deadline_ms},
-            "purges": [
-                {"partition": d.partition, **_wishes(d.retirement), "tries": d.tries, "error": d.error}
-                for d in t.drains
-            ],
-            "held_ms": {str(e.number): e.held_ms for e in t.epochs if e.held_ms},
             "folded": None if t.folded is None else asdict(t.folded),
             "foldable": {str(number): at_ms for number, at_ms in t.foldable.items()},
         },
     )
 
 
+def _listed_fields(t: Timeline) -> dict[str, Any]:
+    return {
+        "epochs": [_encoded_epoch(e) for e in t.epochs],
+        "drains": [_encoded_drain(d) for d in t.drains],
+        "purges": [
+            {"partition": d.partition, **_wishes(d.retirement), "tries": d.tries, "error": d.error} for d in t.drains
+        ],
+        "held_ms": {str(e.number): e.held_ms for e in t.epochs if e.held_ms},
+    }
+
+
+def _packed_fields(t: Timeline) -> dict[str, Any]:
+    return {"packed_epochs": packed.pack_epochs(t.epochs), "packed_drains": packed.pack_drains(t.drains)}
+
+
+def _epochs_and_drains(f: Mapping[str, Any]) -> tuple[tuple[Epoch, ...], tuple[Drain, ...]]:
+    if "packed_epochs" in f:
+        return packed.unpack_epochs(f["initial"], f["packed_epochs"]), packed.unpack_drains(f["packed_drains"])
+    epochs = _decoded_epochs(f["epochs"], cuts(f["held_ms"]))
+    return epochs, _decoded_drains(f["drains"], {p["partition"]: p for p in f["purges"]})
+
+
 def decode_timeline(data: bytes) -> Timeline:
     """A timeline from its bytes. Raises RecordVersionError, CorruptRecordError."""
     f = codec.decode_any(_MAJORS, data).fields
     c = f["change"]
+    epochs, drains = checked("timeline", lambda: _epochs_and_drains(f))
     return checked(
         "timeline",
         lambda: Timeline(
@@ -184,13 +216,13 @@ def decode_timeline(data: bytes) -> Timeline:
             topic_id=f["topic_id"],
             cluster_id=f["cluster_id"],
             initial=f["initial"],
-            epochs=_decoded_epochs(f["epochs"], cuts(f["held_ms"])),
+            epochs=epochs,
             last_number=f["last_number"],
             ordered=f["ordered"],
             view_age_s=f["view_age_ms"] / 1000,
             settings=f["settings"],
             change=None if c is None else _decoded_change(c, f["change_more"] or {}),
-            drains=_decoded_drains(f["drains"], {p["partition"]: p for p in f["purges"]}),
+            drains=drains,
             purged=cuts(f["purged"]),
             hash=f.get("hash", DEFAULT_HASH),
             folded=None if f["folded"] is None else Folded(**f["folded"]),

@@ -69,9 +69,9 @@ class WriterSet:
         """Fold in one record, read at `offset` of its partition at `now`. stamp: when it was appended."""
         if isinstance(record, Lease):
             self._apply_lease(record, offset, now)
-            member = self._members.get(record.nonce)
-            if member is not None and member.lease == record:
-                member.stamp = stamp
+            renewed = self._members.get(record.nonce)
+            if renewed is not None and renewed.lease == record:
+                renewed.stamp = stamp
             return
         member = self._members.get(record.nonce)
         if member is None or self._superseded(member):

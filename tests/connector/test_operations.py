@@ -120,16 +120,16 @@ def test_it_says_at_which_counts_a_stock_writer_is_right(
     [
         ({}, Retirement(), False, Code.SWITCH_OFF),
         (SWITCHED_ON, Retirement(), False, None),
-        ({}, Retirement(immediate=True), False, None),
-        ({}, Retirement(delay_ms=0), False, None),
-        ({}, Retirement(forced=True), False, Code.FORCED),
+        ({}, Retirement(immediate=True), False, Code.SWITCH_OFF),
+        (SWITCHED_ON, Retirement(delay_ms=0), False, None),
+        (SWITCHED_ON, Retirement(forced=True), False, Code.FORCED),
         (SWITCHED_ON, Retirement(delay_ms=5), True, Code.COMPACTED),
     ],
 )
 def test_a_shrink_warns_where_nothing_would_be_emptied(
     settings: dict[str, str], wishes: Retirement, compacted: bool, code: Code | None
 ) -> None:
-    """The switch is off and the shrink does not ask for it, or the cluster's log is compacted."""
+    """The switch is off, which no wish of the shrink goes past, or the cluster's log is compacted."""
     found = notices.of_shrink(replace(TWO, settings=settings), wishes, compacted)
     assert [n.code for n in found] == ([] if code is None else [code])
 

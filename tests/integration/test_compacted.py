@@ -131,7 +131,9 @@ def test_a_key_that_came_back_keeps_its_value(kafka: KafkaUnderTest, topic_name:
 def test_a_retired_partition_of_a_compacted_topic_is_kept(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Its surviving values are the only copies: it stays readable, also for a shrink that asked for no delay."""
     admin = TopicAdmin(kafka.client_config())
-    admin.create(topic_name, 2, initial_partition_count=1, config=COMPACTED)
+    admin.create(
+        topic_name, 2, initial_partition_count=1, config={**COMPACTED, "delete.topic.partition.enable": "true"}
+    )
     with OrderedProducer(kafka.client_config()) as producer:
         for i in range(20):
             producer.produce(topic_name, "value", f"k{i}")

@@ -21,15 +21,16 @@ from keyorder.connector.group_gates import GateNeed
 from keyorder.connector.operations.change_status import Answer
 from keyorder.connector.operations.description import TopicDescription
 from keyorder.connector.operations.notices import Code
-from keyorder.connector.operations.outcomes import PartitionStatus
+from keyorder.connector.operations.outcomes import DeletePartitions, PartitionStatus
 from keyorder.connector.topology.results import Change
 from keyorder.partitioner.epochs import ChangePhase, DrainState
-from keyorder.partitioner.errors import ControllerFencedError
+from keyorder.partitioner.errors import ConfigError, ControllerFencedError
 from keyorder.partitioner.modes import Mode
 from support.cluster import KafkaUnderTest
 from support.silent_writer import SilentWriter
 
 QUICK = {"keyorder.view.age.ms": "300"}
+SWITCHED_ON = {"delete.topic.partition.enable": "true"}
 
 
 def log(kafka: KafkaUnderTest, topic: str, partition: int, upto: int) -> list[bytes | None]:
@@ -157,7 +158,7 @@ def test_each_retired_partition_has_an_outcome_and_a_failed_purge_is_tried_again
 ) -> None:
     """Immediate empties at once what no group is waited for; what the broker refuses is kept as failed, then done."""
     admin = TopicAdmin(kafka.client_config())
-    admin.create(topic_name, 3, initial_partition_count=1, config=QUICK)
+    admin.create(topic_name, 3, initial_partition_count=1, config={**QUICK, **SWITCHED_ON})
     with OrderedProducer(kafka.client_config()) as producer:
         for number in range(60):
             producer.produce(topic_name, b"v", f"k{number}")
@@ -180,18 +181,22 @@ def test_each_retired_partition_has_an_outcome_and_a_failed_purge_is_tried_again
         assert "POLICY_VIOLATION" in retired.error
         (shown,) = admin.change_status(topic_name).drains
         assert shown.waits_for.startswith("another try")
+        (refused,) = admin.delete_partitions(topic_name, 2).partitions
+        assert (refused.status_code, refused.error_code) == (PartitionStatus.PURGE_FAILED, 44)
+        assert "POLICY_VIOLATION" in (refused.error_message or "")
     finally:
         policy(kafka, topic_name, "delete")
 
     done = admin.delete_partitions(topic_name, 1, immediate=True)
 
+    assert done.change is not None
     assert done.change.changed
     codes = [(p.partition_index, p.status_code, p.error_code, p.error_message) for p in done.partitions]
     assert codes == [(1, PartitionStatus.PURGED, 0, None), (2, PartitionStatus.PURGED, 0, None)]
-    assert [d.tries for d in admin.timeline(topic_name).drains] == [0, 1]
+    assert [d.tries for d in admin.timeline(topic_name).drains] == [0, 2]
 
 
-@pytest.mark.kip("K694-16", "C-14")
+@pytest.mark.kip("K694-03", "K694-16", "C-14")
 def test_a_delay_of_none_still_waits_for_groups_until_it_is_forced(kafka: KafkaUnderTest, topic_name: str) -> None:
     """The losses of a group are told before; the same shrink with force empties what waited."""
     config = kafka.client_config()
@@ -208,6 +213,13 @@ def test_a_delay_of_none_still_waits_for_groups_until_it_is_forced(kafka: KafkaU
     forecast = admin.plan(topic_name, 1, wait_for_groups=["billing"])
     assert forecast.not_waited_for == {group: 6}
     assert {warning.code for warning in forecast.warnings} >= {Code.GROUPS_LAG, Code.SWITCH_OFF, Code.KEYS_MOVE}
+    for wish in ({"delay_ms": 0}, {"immediate": True}, {"force": True}):
+        with pytest.raises(ConfigError, match="topics alter"):
+            admin.shrink(topic_name, 1, **wish)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="topics alter"):
+        admin.delete_partitions(topic_name, 1, immediate=True)
+    assert admin.timeline(topic_name).newest.count == 2
+    admin.alter(topic_name, SWITCHED_ON)
     admin.shrink(topic_name, 1, delay_ms=0, wait_for_groups=[group])
     (waiting,) = admin.drain(topic_name)
     assert (waiting.done, waiting.what) == (False, f"group {group} to reach 10")
@@ -236,3 +248,36 @@ def test_a_topic_that_is_made_while_it_is_adopted_is_waited_for(kafka: KafkaUnde
             adopting.result(1.0)  # nobody has made it yet: it is being asked for
         client.create_topics([NewTopic(topic_name, 3, 1)])[topic_name].result(30)
         assert adopting.result(60).layout.count == 3
+
+
+@pytest.mark.kip("K694-08", "K694-10")
+def test_several_topics_are_asked_for_at_once(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """KIP-694's map: each topic has an answer; one that cannot be shrunk says why, by Kafka's code, and stops no other."""
+    admin = TopicAdmin(kafka.client_config())
+    first, second, off = (f"{topic_name}-{n}" for n in range(3))
+    for name in (first, second):
+        admin.create(name, 4, initial_partition_count=1, config={**QUICK, **SWITCHED_ON})
+    admin.create(off, 2, initial_partition_count=1, config=QUICK)
+    with OrderedProducer(kafka.client_config()) as producer:
+        for name in (first, second):
+            for number in range(60):
+                producer.produce(name, b"v", f"k{number}")
+        assert producer.flush(60) == 0
+
+    answers = admin.delete_partitions(
+        {
+            first: DeletePartitions(2, immediate_delete=True),
+            off: DeletePartitions(1, immediate_delete=True),
+            f"{topic_name}-none": DeletePartitions(1),
+            second: DeletePartitions(3),
+        }
+    )
+
+    assert {name: answer.error_code for name, answer in answers.items()} == {
+        first: 0, off: 44, f"{topic_name}-none": 3, second: 0,
+    }  # fmt: skip
+    assert "topics alter" in (answers[off].error_message or "")
+    codes = {name: [(p.partition_index, p.status_code) for p in answer.partitions] for name, answer in answers.items()}
+    assert codes[first] == [(2, PartitionStatus.PURGED), (3, PartitionStatus.PURGED)]
+    assert codes[second] == [(3, PartitionStatus.WAITING)]
+    assert [admin.timeline(name).newest.count for name in (first, second, off)] == [2, 3, 2]

@@ -30,7 +30,11 @@ from keyorder.partitioner.modes import Mode
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
-COMPACTED = {"keyorder.view.age.ms": "300", "cleanup.policy": "compact"}
+COMPACTED = {
+    "keyorder.view.age.ms": "300",
+    "cleanup.policy": "compact",
+    "delete.topic.partition.enable": "true",
+}
 Table = dict[bytes, bytes]
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.crash import CONTROLLER_STEPS
+from keyorder.connector.log_offsets import LogOffsets
 from keyorder.partitioner.errors import CountError, PartitionRefusedError
 from keyorder.partitioner.modes import Mode
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
 QUICK = {"keyorder.view.age.ms": "300"}
+SWITCHED_ON = {"delete.topic.partition.enable": "true"}
 
 
 @pytest.mark.kip("K253-01", "K253-02", "K253-33", "K253-35", "K253-59", "K253-67", "K694-02")
@@ -141,13 +145,16 @@ def test_unkeyed_records_of_a_retired_partition_are_still_read(kafka: KafkaUnder
 def test_a_retired_partition_is_emptied_exactly_to_its_cut(kafka: KafkaUnderTest, topic_name: str) -> None:
     """ReadOnly until the named group has read it, then None, then empty up to the cut and no further; then used again."""
     admin = TopicAdmin(kafka.client_config())
-    admin.create(topic_name, 2, initial_partition_count=1, config=QUICK)
+    admin.create(topic_name, 2, initial_partition_count=1, config={**QUICK, **SWITCHED_ON})
     explicit = {**kafka.client_config(), "keyorder.allow.explicit.partition": True}
     with OrderedProducer(explicit) as producer:
         for i in range(10):
             producer.produce(topic_name, str(i), partition=1)
         assert producer.flush(10) == 0
     admin.shrink(topic_name, 1, immediate=True, wait_for_groups=["reader"])
+    stock = Producer(kafka.client_config())  # it knows of no cut: what it writes lies above
+    stock.produce(topic_name, b"above", partition=1)
+    assert stock.flush(30) == 0
 
     (waiting,) = admin.drain(topic_name)
     assert (waiting.done, waiting.what) == (False, "group reader to reach 10")
@@ -162,19 +169,22 @@ def test_a_retired_partition_is_emptied_exactly_to_its_cut(kafka: KafkaUnderTest
     (retired,) = admin.describe(topic_name).retired
     assert (retired.mode, retired.emptied, retired.upto) == (Mode.NONE, True, 10)
     assert admin.drain(topic_name) == []
+    with closing(LogOffsets(kafka.client_config())) as offsets:
+        place = (topic_name, 1)
+        assert (offsets.earliest([place]), offsets.high_watermarks([place])) == ({place: 10}, {place: 11})
 
     admin.expand(topic_name, 2)
     description = admin.describe(topic_name)
     assert description.retired == ()
-    assert description.epochs[-1].begins == {1: 10}
+    assert description.epochs[-1].begins == {1: 11}
     with OrderedProducer(kafka.client_config()) as producer:
         for i in range(40):
             producer.produce(topic_name, b"again", f"k{i}")
         assert producer.flush(10) == 0
     with OrderedConsumer(group) as consumer:
         consumer.subscribe([topic_name])
-        messages = consumer.consume(40, 30)
-    assert {m.value() for m in messages} == {b"again"}
+        messages = consumer.consume(41, 30)
+    assert {m.value() for m in messages} == {b"above", b"again"}
     assert {m.partition() for m in messages} == {0, 1}
 
 
@@ -183,7 +193,7 @@ def test_a_group_that_was_not_waited_for_goes_on_behind_the_emptied_partition(
 ) -> None:
     """It loses what was deleted, as the plan says, but its gates open and later records arrive."""
     admin = TopicAdmin(kafka.client_config())
-    admin.create(topic_name, 2, initial_partition_count=1, config=QUICK)
+    admin.create(topic_name, 2, initial_partition_count=1, config={**QUICK, **SWITCHED_ON})
     group = {**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest", "log_level": 0}
     with OrderedConsumer(group) as consumer:  # the group is born before there is anything to read
         consumer.subscribe([topic_name])

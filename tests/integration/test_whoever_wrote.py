@@ -281,7 +281,12 @@ def test_nothing_of_a_group_remains_of_a_look(kafka: KafkaUnderTest, topic_name:
 def test_a_compacted_topic_is_a_table_under_another_hash(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Moved keys' old values are cleared, a retired partition's are re-homed by ranges of 32-bit hashes, nothing else changes."""
     admin = TopicAdmin(kafka.client_config())
-    config = {**QUICK, "cleanup.policy": "compact", "compaction.strategy": "offset"}
+    config = {
+        **QUICK,
+        "cleanup.policy": "compact",
+        "compaction.strategy": "offset",
+        "delete.topic.partition.enable": "true",
+    }
     admin.create(topic_name, 2, config=config, hash="crc32")
     keys = [f"k{i}" for i in range(60)]
     expected: dict[bytes, bytes] = {}

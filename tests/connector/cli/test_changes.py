@@ -65,7 +65,9 @@ def test_a_plan_tells_what_moves_who_lags_and_what_to_know(
     assert codes == ["keys-move", "stock-writers", "no-ordered-writer", "switch-off", "groups-lag"]
     named = keyorder("topics", "shrink", *to_one, "--dry-run", "--wait-for-groups", group, "--immediate").document
     assert (named["not_waited_for"], named["waits_for_groups"], named["delay_ms"]) == ({}, [group], 0)
-    assert [warning["code"] for warning in named["warnings"]] == ["keys-move", "stock-writers", "no-ordered-writer"]
+    assert [warning["code"] for warning in named["warnings"]] == [
+        "keys-move", "stock-writers", "no-ordered-writer", "switch-off",
+    ]  # fmt: skip
     people = keyorder("topics", "plan", *to_one, output="table")
     assert "not known: no earlier change" in people.out
     assert f"{group} (6 records)" in people.err
@@ -119,6 +121,7 @@ def test_a_second_controller_is_warned_and_a_left_change_given_up(
 def test_force_needs_the_topics_name(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
     """It says first what is lost; unconfirmed nothing is done. The name may be given, or typed on a terminal."""
     admin, group = lagging(kafka, topic_name)
+    admin.alter(topic_name, {"delete.topic.partition.enable": "true"})
     shrink = ("topics", "shrink", "--topic", topic_name, "--partitions", 1, "--wait-for-groups", group)
     waiting = keyorder(*shrink, "--delete-partitions-delay", 0)
     assert (waiting.code, waiting.document["after"]) == (0, 1)

@@ -287,7 +287,18 @@ def test_the_file_of_a_java_tool_logs_in_and_its_password_stays_hidden(
 def test_a_topic_shrinks_and_the_dry_run_names_who_is_waited_for(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Down to its initial count and no further; a count above the present one is not a shrink."""
     made = topics(
-        kafka, "create", "--topic", topic_name, "--partitions", 4, "--initial-partition-count", 2, "--config", QUICK
+        kafka,
+        "create",
+        "--topic",
+        topic_name,
+        "--partitions",
+        4,
+        "--initial-partition-count",
+        2,
+        "--config",
+        QUICK,
+        "--config",
+        "delete.topic.partition.enable=true",
     )
     assert made.code == 0, made
 
