@@ -128,6 +128,7 @@ def test_a_behaviour_is_taken_out_of_a_copy_and_its_test_fails(tmp_path: Path) -
     gone = run(Spot("gone", ("K253-52",), "", (Patch(removed.file, "no such text", ""),), (test,)), copy, MARKED, "c")
 
     assert red.outcomes == {"K253-52": "red"}
+    assert red.content == content(spot)
     assert "assert" in red.failed[test]
     assert (kept.outcomes, kept.failed) == ({"K253-52": "green"}, {})
     assert gone.outcomes == {"K253-52": "broken"}

@@ -240,7 +240,8 @@ def outcomes(
 def run(spot: Spot, copy: Copy, marks: Mapping[str, Sequence[str]], commit: str) -> Result:
     """Take the spot's behaviour out of the copy and run its tests."""
     began = time.monotonic()
-    result = Result(content(spot), commit, dict.fromkeys(spot.ids, "broken"))
+    # Of the copy: the checkout may have changed since it was made.
+    result = Result(content(spot, copy.root), commit, dict.fromkeys(spot.ids, "broken"))
     try:
         with copy.patched(spot):
             result.failed, passed, said = copy.test(spot.tests)
