@@ -75,6 +75,7 @@ class AsyncConsumer:
         self._done.clear()
         side = self.side
         self.ears = Ears(side, side.recorder(f"hard{self._made}", side.group), self.habits.get("raising"))
+        self.ears.gone = lambda gone: [self._paused.pop(p, None) for p in gone]
         config = listening(side, side.consumer_config(), self.ears, self.habits.get("raising"))
         commit = self.plan["commit"]
         if commit not in ("auto", "store"):

@@ -65,6 +65,7 @@ class Ears(KeyRebalanceListener):
         self._side, self.recorder, self._raising = side, recorder, raising
         self._calls: dict[str, int] = {}
         self.then: dict[str, Callable[[Any, Any], None]] = {}
+        self.gone: Callable[[list[int]], None] = lambda partitions: None
         self.owned: set[int] = set()
 
     def heard(self, name: str) -> None:
@@ -92,11 +93,13 @@ class Ears(KeyRebalanceListener):
             self.then["on_revoke"](consumer, partitions)
         self.recorder.revoke(self._mine(partitions))
         self.owned.difference_update(self._mine(partitions))
+        self.gone(self._mine(partitions))
         self.heard("on_revoke")
 
     def lost(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         self.recorder.lost(self._mine(partitions))
         self.owned.difference_update(self._mine(partitions))
+        self.gone(self._mine(partitions))
         self.heard("on_lost")
 
     def committed(self, error: Any, partitions: list[TopicPartition]) -> None:
@@ -232,6 +235,7 @@ class HardConsumer:
         self.side.did("open")
         raising = self.habits.get("raising")
         self.ears = Ears(self.side, self.side.recorder(f"hard{self._made}", self.side.group), raising)
+        self.ears.gone = self._forget_pauses
         if "commit-in-revoke" in self.habits:
             self.ears.then["on_revoke"] = self._commit_in_revoke
         config = listening(self.side, self.settings(), self.ears, raising)
@@ -241,6 +245,10 @@ class HardConsumer:
         self.closed = False
         self._paused.clear()
         self.take_partitions()
+
+    def _forget_pauses(self, partitions: list[int]) -> None:
+        """A pause ends with the ownership."""
+        self._paused = {p: turn for p, turn in self._paused.items() if p not in partitions}
 
     def take_partitions(self) -> None:
         """Join the group."""

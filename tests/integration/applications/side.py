@@ -72,7 +72,12 @@ class Side:
 
     def failed(self, where: str, error: BaseException) -> None:
         """Note an error that the application was given. Whether it is one too many is judged by what comes of it."""
-        self.errors[f"{where}: {type(error).__name__}: {str(error)[:160]}"] += 1
+        what = f"{where}: {type(error).__name__}: {str(error)[:160]}"
+        self.errors[what] += 1
+        if self.errors[what] == 1:
+            print(f"{self.phase}: {what}", file=sys.stderr)
+            traceback.print_exception(error)
+            sys.stderr.flush()
 
     def found(self, what: str) -> None:
         """Note a finding of the application itself."""
