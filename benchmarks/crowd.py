@@ -18,6 +18,7 @@ from keyorder.connector import clock
 from keyorder.connector.config import connection_of, producer_settings
 from keyorder.connector.control.control_reader import ControlMessage, ControlReader, Look
 from keyorder.connector.control.control_topics import Slot, all_writer_slots, timeline_slot
+from keyorder.connector.interruptible import Event
 from keyorder.connector.producing.writer_session import WriterSession, control_producer
 from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.lease import Standing
@@ -119,7 +120,7 @@ class Crowd:
                     cast(ControlReader, share),
                     self._control,
                 )
-                session._wanted[self.topic] = threading.Event()
+                session._wanted[self.topic] = Event()
                 if self._timeline is not None:
                     share.queue.append(self._timeline)
                 self._sessions[session.writer_id.encode()] = session

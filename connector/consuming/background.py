@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 
+from ..interruptible import Condition
+
 
 class BackgroundThread(threading.Thread):
     """Waits on `_wake` in `run`, and ends once `_stopping` is set."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self._wake = threading.Condition()
+        self._wake = Condition()
         self._stopping = False
 
     def begin(self) -> None:

@@ -11,6 +11,8 @@ import threading
 
 from confluent_kafka import Consumer, KafkaException
 
+from ..interruptible import Event
+
 _TIMEOUT = 5.0
 
 
@@ -19,7 +21,7 @@ class Waker:
 
     def __init__(self, raw: Consumer) -> None:
         self._raw = raw
-        self._again = threading.Event()
+        self._again = Event()
         self._running: threading.Thread | None = None
 
     def wake(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...partitioner.errors import KeyorderError
+from ..interruptible import Event
 from ..log_offsets import LogOffsets
 
 _EVERY = 60.0
@@ -22,7 +23,7 @@ class LogStarts:
         self._config, self._every = dict(config), every
         self._counts: dict[str, Callable[[], int]] = {}
         self._known: dict[str, dict[int, int]] = {}
-        self._closing = threading.Event()
+        self._closing = Event()
         self._thread: threading.Thread | None = None
 
     def follow(self, topic: str, partitions: Callable[[], int]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from .. import clock
+from ..interruptible import Event
 
 _SLICE, _MOMENT = 0.05, 0.001
 
@@ -25,7 +26,7 @@ class Serving:
     def __init__(self, raw: Producer, run_deferred: Callable[[], int], broken_off: Callable[[], None]) -> None:
         self._raw, self._run_deferred, self._broken_off = raw, run_deferred, broken_off
         self._waiting: dict[int, float] = {}
-        self._left = threading.Event()
+        self._left = Event()
         self._ended = False
         self.by_session = False
 

@@ -40,6 +40,7 @@ from .. import clock
 from ..config import ProducerSettings, connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import timeline_slot, writer_slot
+from ..interruptible import Event
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..metadata import acquaint
@@ -106,7 +107,7 @@ class WriterSession(threading.Thread):
         self._reader = reader or ControlReader(config)
         self._reader.interested = self._is_ours
         self._control = control or control_producer(config)
-        self._wanted: dict[str, threading.Event] = {}
+        self._wanted: dict[str, Event] = {}
         self._refused: dict[str, KeyorderError] = {}
         self._timelines: dict[str, Timeline] = {}
         self._parked: dict[str, ControlMessage] = {}
@@ -115,7 +116,7 @@ class WriterSession(threading.Thread):
         self._looking_for: tuple[str, frozenset[str]] | None = None
         self._looked_for: tuple[str, frozenset[str]] | None = None
         self._roll_called: dict[str, int] = {}
-        self._stopping = threading.Event()
+        self._stopping = Event()
         self._let_go = False
         self._callbacks_kept_until = clock.now()
         self._acquainted = control is not None
@@ -133,7 +134,7 @@ class WriterSession(threading.Thread):
         event = self._wanted.get(topic)
         if event is None or event.is_set():
             self._refused.pop(topic, None)
-            event = self._wanted[topic] = threading.Event()
+            event = self._wanted[topic] = Event()
         if not event.wait(self.settings.control_timeout):
             raise self.failure or BrokerUnreachableError(
                 self._servers, f"no lease on {topic!r} within {self.settings.control_timeout:g} s"
