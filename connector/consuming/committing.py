@@ -110,17 +110,27 @@ class Committer:
                     owned.skip_tail()
                     if self._settings.auto_store:
                         owned.done_with_all()
-                    owned_places[owned] = owned.processed
-            if not owned_places:
-                raise KafkaException(KafkaError(KafkaError._NO_OFFSET))
+                    if owned.uncommitted:
+                        owned_places[owned] = owned.processed
         for place in places or []:
             owned_ = self._members.owned.get((place.topic, place.partition))
             if owned_ is None:
                 raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+            if place.offset < 0:
+                continue  # as the client library does: it names nothing
             owned_.done_up_to(place.offset)
             owned_places[owned_] = owned_.processed
             if place.metadata:
                 notes[owned_] = place.metadata
+        if not owned_places:
+            # Nothing new is an error of the call, or where nobody waits for it, one that on_commit hears of.
+            nothing = [TopicPartition(*owned.place) for owned in self._members.owned.values()]
+            if places is not None:
+                nothing = [TopicPartition(place.topic, place.partition) for place in places]
+            if not asynchronous:
+                raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored"))
+            self._raw.commit(offsets=nothing, asynchronous=True)
+            return None
         if asynchronous:
             self._send(owned_places, notes)
             return None
@@ -133,7 +143,8 @@ class Committer:
     def arrived(self, error: KafkaError | None, results: list[TopicPartition]) -> None:
         """What became of an asynchronous commit. Inside the client library's poll: nothing is raised here."""
         for result in results:
-            sent = self._pending.get((result.topic, result.partition))
+            # A commit that named no offset is answered at once, before those on their way.
+            sent = self._pending.get((result.topic, result.partition)) if result.offset >= 0 else None
             while sent:
                 owned, place = sent.popleft()
                 if place.offset != result.offset:
@@ -240,7 +251,7 @@ class Committer:
 
     def _learn_unknown(self) -> None:
         """Ask the broker for positions whose transaction ended unknown; it answers when that one is decided."""
-        asked = [owned for owned in self.transactions.unknown if self._members.owned.get(owned.place) is owned]
+        asked = self.transactions.undecided()
         if not asked or clock.now() < self._ask_again_at:
             return
         self._ask_again_at = clock.now() + _ASK_AGAIN

@@ -36,9 +36,15 @@ class TransactionalOffsets:
     def pending(self) -> bool:
         """Whether keyorder has to be silent: a plain commit would win over one that is pending in a transaction.
 
-        With a stock producer nobody here learns when a transaction ends, so it stays silent for good.
+        With a stock producer nobody here learns when a transaction ends, so it stays silent for good. After an unknown end
+        until the broker has said what became of it.
         """
-        return self.used and (not self._by_ours or bool(self._sent))
+        return self.used and (not self._by_ours or bool(self._sent) or bool(self.undecided()))
+
+    def undecided(self) -> list[Owned]:
+        """Partitions whose offset went through a transaction that has ended unknown."""
+        self.unknown = {owned for owned in self.unknown if self._members.owned.get(owned.place) is owned}
+        return list(self.unknown)
 
     def stamp(self, positions: list[TopicPartition]) -> list[TopicPartition]:
         """The same positions with the epoch in their metadata, moved past a tail that shows no records.

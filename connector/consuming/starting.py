@@ -78,16 +78,22 @@ class Starter:
         timeline.check_identity(found.topic_id, found.cluster_id)
 
     def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:
-        """The group's commits, by partition; partitions without one are absent."""
+        """The group's commits, by partition; partitions without one are absent.
+
+        Raises also for one partition whose answer is an error: taken for "no commit", it would begin at its log start.
+        """
         places = [TopicPartition(topic, p) for p in partitions]
         try:
             answers = self._raw.committed(places, timeout=_TIMEOUT)
         except KafkaException as raised:
             raise self._translated(raised, "read the offsets of", f"group {self._group}") from raised
+        for answer in answers:
+            if answer.error is not None:
+                raise translate(answer.error, "read the offsets of", f"group {self._group}", self._bootstrap)
         return {
             a.partition: Commit(a.offset, epoch_of(a.metadata), ahead_of(a.metadata, a.offset), note_of(a.metadata))
             for a in answers
-            if a.error is None and a.offset >= 0
+            if a.offset >= 0
         }
 
     def log(self, topic: str, partition: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from ...connector.control.control_reader import ControlMessage, ControlReader
 from ...connector.control.control_topics import timeline_slot
 from ...connector.metadata import has_topic
 from ...partitioner.errors import StaleViewError
-from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, waiver_of_key
+from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ...partitioner.timeline import Timeline
 
 
@@ -25,13 +25,14 @@ class TimelineReader:
         self._servers = str(config.get("bootstrap.servers"))
         self._reader: ControlReader | None = None
         self._timelines: dict[str, Timeline] = {}
-        self._waivers: dict[str, dict[tuple[int, int], str]] = {}
-        self._fresh: dict[str, Timeline] = {}
+        self._waivers: dict[str, dict[tuple[int, int], ControlMessage]] = {}
+        self._fresh: dict[str, ControlMessage] = {}
 
     def look(self, topics: Collection[str], admin: AdminClient, timeout: float = 30.0) -> dict[str, Timeline]:
         """The timelines of the managed ones among `topics`, as new as this call.
 
-        Raises StaleViewError, NotAuthorizedError, TimelineRegressionError: nothing is planned on old knowledge.
+        Raises StaleViewError, NotAuthorizedError, TimelineRegressionError, CorruptRecordError, RecordVersionError of one of
+        `topics`: nothing is planned on old knowledge.
         """
         if not topics or (self._reader is None and not self._open(admin)):
             return {}
@@ -45,13 +46,15 @@ class TimelineReader:
                 raise StaleViewError(", ".join(sorted(topics)), timeout)
             for message in self._reader.poll(0.05):
                 self._take(message)
-        for topic, timeline in self._fresh.items():
+        for topic in sorted(self._fresh.keys() & set(topics)):
+            timeline = self._fresh[topic].record
             known = self._timelines.get(topic)
             # Of a topic that was made again, the old one's timeline is nobody's predecessor.
-            if known is not None and known.topic_id == timeline.topic_id:
-                known.check_successor(timeline)
-            self._timelines[topic] = timeline
-        self._fresh.clear()
+            if isinstance(timeline, Timeline):
+                if known is not None and known.topic_id == timeline.topic_id:
+                    known.check_successor(timeline)
+                self._timelines[topic] = timeline
+            del self._fresh[topic]  # only now: what could not be taken in is asked for again by the next look
         return {topic: self._timelines[topic] for topic in topics if topic in self._timelines}
 
     def waived(self, topics: Iterable[str]) -> dict[str, set[tuple[int, int]]]:
@@ -60,8 +63,12 @@ class TimelineReader:
         for topic in topics:
             timeline = self._timelines.get(topic)
             if timeline is not None:
-                gates = self._waivers.get(topic, {})
-                found[topic] = {gate for gate, topic_id in gates.items() if topic_id == timeline.topic_id}
+                records = {gate: message.record for gate, message in self._waivers.get(topic, {}).items()}
+                found[topic] = {
+                    gate
+                    for gate, waiver in records.items()
+                    if isinstance(waiver, Waiver) and waiver.topic_id == timeline.topic_id
+                }
         return found
 
     def close(self) -> None:
@@ -79,16 +86,16 @@ class TimelineReader:
         return True
 
     def _take(self, message: ControlMessage) -> None:
-        record = message.record
-        if isinstance(record, Timeline):
-            # Of every topic: a slot is read once, and the query may come to another topic in it later.
-            self._fresh[record.topic] = record
+        """Keep it undecoded: of every topic, as a slot is read once, and the query may come to another topic in it later.
+
+        One that cannot be read concerns those alone who ask for its topic.
+        """
+        topic = topic_of_key(message.key)
+        if topic is not None:
+            self._fresh[topic] = message
             return
         named = waiver_of_key(message.key)
         if named is None or self._group is None or named[3] != self._group:
             return
         topic, epoch, partition, _ = named
-        if isinstance(record, Waiver):
-            self._waivers.setdefault(topic, {})[partition, epoch] = record.topic_id
-        else:
-            self._waivers.get(topic, {}).pop((partition, epoch), None)
+        self._waivers.setdefault(topic, {})[partition, epoch] = message

@@ -1,0 +1,97 @@
+"""OrderedConsumer's commits beside confluent_kafka.Consumer's: what is returned, raised and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector import clock
+from support.cluster import KafkaUnderTest
+from support.groups import group_config
+
+BOTH = pytest.mark.parametrize("kind", [Consumer, OrderedConsumer], ids=["stock", "ordered"])
+
+
+class Client:
+    """One consumer that has been given the first record of partition 0, and what its on_commit has heard."""
+
+    def __init__(self, kind: Any, kafka: KafkaUnderTest, topic: str) -> None:
+        TopicAdmin(kafka.client_config()).create(topic, 2)
+        producer = Producer(kafka.client_config())
+        for i in range(3):
+            producer.produce(topic, str(i), partition=0)
+        assert producer.flush(20) == 0
+        self.topic, self.told = topic, list[Any]()
+        config = group_config(kafka, topic, enable_auto_commit=False, max_poll_records=1)
+        del config["max.poll.records"]
+        self.consumer = kind({**config, "on_commit": lambda error, places: self.told.append((error, places))})
+        self.consumer.subscribe([topic])
+        self.until(lambda: self.consumer.poll(0.1) is not None)
+        self.consumer.pause([TopicPartition(topic, p) for p in (0, 1)])
+
+    def until(self, done: Callable[[], bool]) -> None:
+        deadline = clock.now() + 60
+        while not done():
+            assert clock.now() < deadline
+
+    def answer(self) -> tuple[str | None, list[tuple[int, int, str | None]]]:
+        """What on_commit hears next: the error's name, and (partition, offset, metadata)."""
+        self.told.clear()
+        self.until(lambda: self.consumer.poll(0.1) is None and bool(self.told))
+        error, places = self.told[0]
+        return error.name() if error else None, [(p.partition, p.offset, p.metadata) for p in places]
+
+    def raised(self, **commit: Any) -> str:
+        with pytest.raises(KafkaException) as raised:
+            self.consumer.commit(asynchronous=False, **commit)
+        return str(raised.value.args[0].name())
+
+
+@pytest.fixture
+def client(kind: Any, kafka: KafkaUnderTest, topic_name: str) -> Any:
+    made = Client(kind, kafka, topic_name)
+    yield made
+    made.consumer.close()
+
+
+@BOTH
+def test_a_commit_with_nothing_new_says_so(client: Client) -> None:
+    """Synchronously as an exception, asynchronously to on_commit."""
+    client.consumer.commit(asynchronous=False)
+    assert client.raised() == "_NO_OFFSET"
+    assert client.consumer.commit() is None
+    error, places = client.answer()
+    assert (error, sorted(places)) == ("_NO_OFFSET", [(0, -1001, None), (1, -1001, None)])
+
+
+@BOTH
+def test_places_without_an_offset_name_nothing(client: Client) -> None:
+    """Alone they are nothing to commit; the position stays what it was."""
+    place = TopicPartition(client.topic, 0)
+    assert client.raised(offsets=[place]) == "_NO_OFFSET"
+    assert client.raised(offsets=[]) == "_NO_OFFSET"
+    assert client.consumer.commit(offsets=[place]) is None
+    assert client.answer() == ("_NO_OFFSET", [(0, -1001, None)])
+    client.consumer.commit(
+        offsets=[TopicPartition(client.topic, 0, 2), TopicPartition(client.topic, 1)], asynchronous=False
+    )
+    (found,) = client.consumer.committed([place], 20)
+    assert found.offset == 2
+
+
+@BOTH
+def test_metadata_is_the_applications_alone(client: Client) -> None:
+    """Of a synchronous commit's answer, of on_commit's and of committed()."""
+    place = TopicPartition(client.topic, 0)
+    (given,) = client.consumer.commit(offsets=[TopicPartition(client.topic, 0, 2, "mine")], asynchronous=False)
+    assert (given.offset, given.metadata) == (2, "mine")
+    (found,) = client.consumer.committed([place], 20)
+    assert (found.offset, found.metadata) == (2, "mine")
+    client.consumer.commit(offsets=[TopicPartition(client.topic, 0, 3, "again")])
+    assert client.answer() == (None, [(0, 3, "again")])
+    client.consumer.commit(offsets=[TopicPartition(client.topic, 0, 2)], asynchronous=False)
+    (found,) = client.consumer.committed([place], 20)
+    assert (found.offset, found.metadata) == (2, None)
