@@ -1,4 +1,4 @@
-"""The driver's view of timelines: another topic's record in the same partition of the control topic is another query's trouble."""
+"""The driver's view of timelines: a record of another topic in the same control partition is another query's trouble."""
 
 from __future__ import annotations
 
