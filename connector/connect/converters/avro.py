@@ -19,7 +19,7 @@ from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 from .avro_schemas import avro_of, from_avro, readable, schema_of, to_avro
 from .base import Converter
-from .registry import SchemaRegistry
+from .registry import SchemaRegistry, registry_settings
 
 _MAGIC = b"\x00"
 _SCHEMAS = 1000
@@ -31,16 +31,7 @@ class AvroConverter(Converter):
     @classmethod
     def config(cls) -> ConfigDef:
         return (
-            ConfigDef()
-            .define("schema.registry.url", Type.STRING, None, Importance.HIGH, "Where the schema registry is.")
-            .define(
-                "schema.registry.basic.auth.user.info",
-                Type.PASSWORD,
-                None,
-                Importance.MEDIUM,
-                "user:password for the registry.",
-            )
-            .define("auto.register.schemas", Type.BOOLEAN, True, Importance.LOW, "Register schemas of written values.")
+            registry_settings()
             .define(
                 "schema", Type.STRING, None, Importance.HIGH, "Without a registry: the Avro schema itself, as JSON."
             )
@@ -55,8 +46,7 @@ class AvroConverter(Converter):
         self._registry: SchemaRegistry | None = None
         self._fixed: AvroSchema | None = None
         if self.options["schema.registry.url"]:
-            password = self.options["schema.registry.basic.auth.user.info"]
-            self._registry = SchemaRegistry(self.options["schema.registry.url"], password.value if password else None)
+            self._registry = SchemaRegistry.of(self.options)
             self._parsed: dict[int, tuple[Schema, AvroSchema]] = {}
             self._ids: dict[tuple[str, int], tuple[Schema, int, AvroSchema]] = {}
             return

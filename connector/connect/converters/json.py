@@ -74,12 +74,12 @@ class JsonConverter(Converter):
     def configure(self, config: Mapping[str, str], is_key: bool) -> None:
         super().configure(config, is_key)
         self._enveloped: bool = self.options["schemas.enable"]
-        self._writer = _Writer(
+        self._writer = JsonWriter(
             self.options["decimal.format"].upper() == "NUMERIC", self.options["replace.null.with.default"]
         )
-        self._reader = _Reader(self.options["replace.null.with.default"])
+        self._reader = JsonReader(self.options["replace.null.with.default"])
         size = max(self.options["schemas.cache.size"], 1)
-        self._written, self._read = _Cache(size), _Cache(size)
+        self._written, self._read = SchemaCache(size), SchemaCache(size)
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if value is None and schema is None:
@@ -99,7 +99,7 @@ class JsonConverter(Converter):
             if self._enveloped:
                 self._no_envelope()
             return None, None
-        document = _parsed(data, exact=self._enveloped)
+        document = parsed(data, exact=self._enveloped)
         if not self._enveloped:
             return None, _untyped(document)
         if not isinstance(document, dict) or document.keys() != {"schema", "payload"}:
@@ -124,7 +124,7 @@ class JsonConverter(Converter):
         )
 
 
-class _Cache:
+class SchemaCache:
     """The most recently used values."""
 
     def __init__(self, size: int) -> None:
@@ -162,7 +162,7 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if text in _NO_NUMBERS else text
 
 
-class _Writer:
+class JsonWriter:
     """Values and schemas as JSON text."""
 
     def __init__(self, numeric_decimals: bool, defaults: bool) -> None:
@@ -185,7 +185,7 @@ class _Writer:
         if schema.type == "array":
             if not isinstance(value, (list, tuple)):
                 schema.check(value, where)
-            inner = _inner(schema.values, where)
+            inner = inner_schema(schema.values, where)
             return f"[{','.join(self.text(inner, item, f'{where}[{i}]') for i, item in enumerate(value))}]"
         if schema.type == "map":
             return self._map(schema, value, where)
@@ -211,7 +211,7 @@ class _Writer:
     def _map(self, schema: Schema, value: Any, where: str) -> str:
         if not isinstance(value, Mapping):
             schema.check(value, where)
-        keys, values = _inner(schema.keys, where), _inner(schema.values, where)
+        keys, values = inner_schema(schema.keys, where), inner_schema(schema.values, where)
         pairs = [
             (self.text(keys, k, f"a key of {where}"), self.text(values, v, f"{where}[{k!r}]")) for k, v in value.items()
         ]
@@ -246,10 +246,10 @@ class _Writer:
         if schema.type == "struct":
             parts.append(f'"fields":[{",".join(self.schema_text(f.schema, f.name) for f in schema.fields)}]')
         if schema.type == "array":
-            parts.append(f'"items":{self.schema_text(_inner(schema.values, "the schema"))}')
+            parts.append(f'"items":{self.schema_text(inner_schema(schema.values, "the schema"))}')
         if schema.type == "map":
-            parts.append(f'"keys":{self.schema_text(_inner(schema.keys, "the schema"))}')
-            parts.append(f'"values":{self.schema_text(_inner(schema.values, "the schema"))}')
+            parts.append(f'"keys":{self.schema_text(inner_schema(schema.keys, "the schema"))}')
+            parts.append(f'"values":{self.schema_text(inner_schema(schema.values, "the schema"))}')
         parts.append(f'"optional":{"true" if schema.optional else "false"}')
         if schema.name is not None:
             parts.append(f'"name":{_string(schema.name)}')
@@ -278,7 +278,7 @@ def _primitive(schema: Schema, value: Any) -> str:
     return _quoted(number_text(schema, value))
 
 
-def _inner(schema: Schema | None, where: str) -> Schema:
+def inner_schema(schema: Schema | None, where: str) -> Schema:
     if schema is None:
         raise DataError(f"the schema of {where} does not say what it holds")
     return schema
@@ -287,7 +287,7 @@ def _inner(schema: Schema | None, where: str) -> Schema:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _parsed(data: bytes, exact: bool) -> Any:
+def parsed(data: bytes, exact: bool) -> Any:
     """The document; exact: fractions as Decimals."""
     try:
         return json.loads(data, parse_float=Decimal if exact else None, parse_constant=_no_constant)
@@ -314,7 +314,7 @@ def _if_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-class _Reader:
+class JsonReader:
     """Schemas, and values as their schemas say."""
 
     def __init__(self, defaults: bool) -> None:
@@ -385,7 +385,7 @@ class _Reader:
         if schema.type == "array":
             if not isinstance(value, list):
                 self._refuse(schema, value, where)
-            inner = _inner(schema.values, where)
+            inner = inner_schema(schema.values, where)
             return [self.value(inner, item, f"{where}[{i}]") for i, item in enumerate(value)]
         if schema.type == "map":
             return self._map(schema, value, where)
@@ -396,7 +396,7 @@ class _Reader:
         return found
 
     def _map(self, schema: Schema, value: Any, where: str) -> Any:
-        keys, values = _inner(schema.keys, where), _inner(schema.values, where)
+        keys, values = inner_schema(schema.keys, where), inner_schema(schema.values, where)
         if keys.type == "string":
             if not isinstance(value, dict):
                 self._refuse(schema, value, where)

@@ -60,6 +60,7 @@ _CONVERTERS = {
     "ShortConverter": "base",
     "JsonConverter": "json",
     "AvroConverter": "avro",
+    "JsonSchemaConverter": "json_schema",
 }
 SIMPLE_HEADERS = "SimpleHeaderConverter"
 # The Kafka Connect whose REST, converters and transforms these are.
@@ -76,6 +77,7 @@ _JAVA_CLASSES = {
     "SimpleHeaderConverter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
     "JsonConverter": "org.apache.kafka.connect.json.JsonConverter",
     "AvroConverter": "io.confluent.connect.avro.AvroConverter",
+    "JsonSchemaConverter": "io.confluent.connect.json.JsonSchemaConverter",
 }
 _WORDS = {"transforms": "transformation", "predicates": "predicate", "converters": "converter"}
 _KINDS: dict[str, type] = {

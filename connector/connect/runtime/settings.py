@@ -134,7 +134,7 @@ def connector_definition(kind: str) -> ConfigDef:
             .define("errors.deadletterqueue.policy", Type.STRING, "park-key", MEDIUM, "park-key: after a failed record all later ones of its key follow it there until the key is released. record: the failed record alone, as in Kafka Connect; later ones of its key overtake it.", validator=ValidString("park-key", "record"), group="Error Handling")
         )  # fmt: skip
     return (
-        common.define("topic.creation.groups", Type.LIST, [], LOW, "Aliases of groups; `topic.creation.<alias>.include`, `.partitions`, `.replication.factor` follow.", group="Topic Creation")
+        common.define("topic.creation.groups", Type.LIST, [], LOW, "Aliases of groups; `topic.creation.<alias>.include`, `.exclude`, `.partitions`, `.replication.factor` and settings of the topic follow.", group="Topic Creation")
         .define("topic.creation.default.partitions", Type.INT, None, LOW, "When a topic is missing: its partitions. Without it a topic is made as the brokers make them (auto.create.topics.enable), or waited for.", group="Topic Creation")
         .define("topic.creation.default.replication.factor", Type.SHORT, -1, LOW, "-1 for the cluster's default.", group="Topic Creation")
         .define("exactly.once.support", Type.STRING, "requested", MEDIUM, "required: refuse to run if records and offsets cannot be written in one transaction.", validator=ValidString("requested", "required"), group="Exactly Once Support")

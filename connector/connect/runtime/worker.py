@@ -106,11 +106,12 @@ class Worker:
         return {key: task.metrics for key, task in list(self._tasks.items())}
 
     def topics(self) -> dict[str, set[str]]:
-        """The topics that the tasks here have used, by connector."""
+        """The topics that the tasks here have used since this was asked last, by connector."""
         found: dict[str, set[str]] = {}
         for (name, _), task in self._tasks.items():
-            if task.topics:
-                found.setdefault(name, set()).update(task.topics)
+            for topic in list(task.topics):
+                found.setdefault(name, set()).add(topic)
+                task.topics.discard(topic)  # one that is used again comes again: the list may have been reset
         return found
 
     def alive(self) -> int:

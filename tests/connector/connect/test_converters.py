@@ -22,6 +22,7 @@ from keyorder.connector.connect.converters.avro import AvroConverter
 from keyorder.connector.connect.converters.base import ByteArrayConverter, Converter, StringConverter
 from keyorder.connector.connect.converters.headers import SimpleHeaderConverter
 from keyorder.connector.connect.converters.json import JsonConverter
+from keyorder.connector.connect.converters.json_schema import JsonSchemaConverter, schema_of
 from keyorder.partitioner.errors import ConfigError
 from support.connect_values import Values
 
@@ -183,6 +184,48 @@ def test_avro_keeps_every_schema_and_value(registry: str) -> None:
             assert found is not None
             assert (without_lists(found), read) == (without_lists(schema), filled(schema, value))
     assert compared > 100
+
+
+@pytest.mark.parametrize("decimals", ["BASE64", "NUMERIC"])
+def test_json_schema_keeps_every_schema_and_value(registry: str, decimals: str) -> None:
+    """Logical types, maps with any key, defaults, the order of fields: through a registry and back."""
+    config = {"schema_registry_url": registry, "decimal_format": decimals}
+    writer, reader = (made(JsonSchemaConverter, **config) for _ in range(2))
+    values = Values(31)
+    for _ in range(100):
+        schema = values.schema()
+        value = values.value(schema)
+        data = writer.from_connect("t", schema, value)
+        if data is None:
+            continue
+        found, read = reader.to_connect("t", data)
+        assert found is not None
+        assert (without_lists(found), read) == (without_lists(schema), filled(schema, value))
+
+
+def test_json_schemas_of_other_writers_are_read() -> None:
+    """Without Connect's own properties: what is not required is optional; what Connect has no type for is refused."""
+    document = {
+        "type": "object",
+        "title": "Order",
+        "properties": {
+            "id": {"type": "integer"},
+            "note": {"type": ["string", "null"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "prices": {"type": "object", "additionalProperties": {"type": "number"}},
+        },
+        "required": ["id", "tags"],
+    }
+    schema = schema_of(document)
+    assert [(f.name, f.schema.type, f.schema.optional) for f in schema.fields] == [
+        ("id", "int64", False),
+        ("note", "string", True),
+        ("tags", "array", False),
+        ("prices", "map", True),
+    ]
+    for wrong in ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, {"$ref": "#/x"}, {"type": "object"}, True):
+        with pytest.raises(DataError):
+            schema_of(wrong)
 
 
 def without_lists(schema: Schema) -> Schema:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.connect.runtime.group.state import Target
 from support.cluster import KafkaFactory, KafkaUnderTest
@@ -122,3 +123,61 @@ def test_a_source_waits_for_a_topic_that_nobody_may_make(
         TopicAdmin(kafka.client_config()).create(topic_name, 1)
         until(lambda: worker.offsets(topic_name)["offsets"], "the lines are stored", 240)
         assert first_value(kafka, topic_name) == b"one"
+
+
+def test_topics_are_made_as_the_connector_says(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Groups with what they leave out, a topic's own settings, -1 for the cluster's number of partitions."""
+    file = tmp_path / "in.txt"
+    file.write_text("one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "topic.creation.groups": "logs"}
+    config |= {
+        "topic.creation.default.partitions": "-1",
+        "topic.creation.default.replication.factor": "-1",
+        "topic.creation.logs.include": ".*logs.*",
+        "topic.creation.logs.exclude": ".*plain.*",
+        "topic.creation.logs.partitions": "3",
+        "topic.creation.logs.cleanup.policy": "compact",
+        "topic.creation.logs.retention.ms": "12345",
+    }
+    admin = AdminClient(kafka.client_config())
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        for suffix, count, policy in (("logs", 3, "compact"), ("plainlogs", None, "delete")):
+            topic = f"{topic_name}-{suffix}"
+            worker.create(topic, {**config, "topic": topic})
+            until(
+                lambda topic=topic: worker.offsets(topic)["offsets"], lambda topic=topic: str(worker.status(topic)), 240
+            )
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            found = admin.describe_configs([resource])[resource].result(30)
+            assert found["cleanup.policy"].value == policy
+            assert (found["retention.ms"].value == "12345") == (suffix == "logs")
+            partitions = len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+            assert partitions == (count or partitions)
+
+
+def test_topics_that_were_used_show_again_after_a_reset(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """And when a connector of that name is made again; a stopped one has no tasks."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    config = {"connector.class": "MemorySink", "topics": topic_name}
+    with alone(worker_settings(kafka, tmp_path)) as worker, OrderedProducer(kafka.client_config()) as producer:
+
+        def used() -> list[str]:
+            found: list[str] = worker.topics(topic_name)[topic_name]["topics"]
+            return found
+
+        def show(value: str) -> None:
+            producer.produce(topic_name, value, "k")
+            producer.flush(30)
+            until(lambda: used() == [topic_name], lambda: f"after {value}: {worker.status(topic_name)}", 240)
+
+        worker.create(topic_name, config)
+        show("1")
+        worker.reset_topics(topic_name)
+        until(lambda: used() == [], "it is reset", 240)
+        show("2")
+        worker.set_target(topic_name, Target.STOPPED)
+        assert (worker.info(topic_name)["tasks"], worker.tasks(topic_name)) == ([], [])
+        worker.delete(topic_name)
+        worker.create(topic_name, config)
+        assert used() == []
+        show("3")

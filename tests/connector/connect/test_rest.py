@@ -164,6 +164,14 @@ def test_exactly_once_can_be_required(rest: RestClient) -> None:
     assert "exactly.once" in found.json()["message"]
 
 
+def test_offsets_of_partitions_that_are_not_there_are_refused(rest: RestClient, topic: str) -> None:
+    """400, with the partition named: no broker is to blame."""
+    rest.ok("POST", "/connectors", {"name": topic, "config": sink(topic), "initial_state": "STOPPED"})
+    found = rest("PATCH", f"/connectors/{topic}/offsets", {"offsets": [offset(topic, 7, 1)]})
+    assert (found.status_code, "partition 7" in found.text) == (400, True)
+    rest.ok("DELETE", f"/connectors/{topic}")
+
+
 def test_plugins_and_their_settings(rest: RestClient) -> None:
     """Connectors alone, or all; settings with Connect's names; validate collects all errors."""
     plugins = rest.ok("GET", "/connector-plugins")

@@ -47,7 +47,6 @@ class Herder(threading.Thread):
         self.worker = make_worker(self._task_state)
         self.leader = Leader(place, self.worker, self.wake)
         self._reports: queue.Queue[tuple[TaskId, State, str | None]] = queue.Queue()
-        self._topics_told: dict[str, set[str]] = {}
         self._ending = threading.Event()
         self.failure: Exception | None = None
         self.ready = threading.Event()
@@ -175,9 +174,7 @@ class Herder(threading.Thread):
         except queue.Empty:
             pass
         for name, topics in self.worker.topics().items():
-            told = self._topics_told.setdefault(name, set())
-            for topic in topics - told:
-                told.add(topic)
+            for topic in topics - self.known.topics.get(name, set()):
                 records.update(topic_status(name, topic, True))
         if records:
             self.statuses.write(records)

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from .....partitioner.errors import TopicNotFoundError
 from .....partitioner.gates.gate import Gates
 from .....partitioner.gates.starts import flushed_epoch, metadata_of
 from .....partitioner.timeline import Timeline
@@ -16,6 +17,7 @@ from ....admin import TopicAdmin
 from ....config import connection_of
 from ....kafka_errors import translate
 from ....log_offsets import LogOffsets
+from ....metadata import identify
 from ...api.errors import BadRequestError, OffsetsRefusedError
 from ..clients import consumer_config, group_of
 
@@ -46,6 +48,7 @@ class GroupOffsets:
         wanted = dict(self._parsed(partition, offset) for partition, offset in pairs)
         before = self._committed()
         after = wanted if replace else {**before, **wanted}
+        self._check_places(wanted)
         timelines = {topic: TopicAdmin(self._config).managed(topic) for topic in {t for t, _ in wanted}}
         self._check_ends(wanted)
         for topic, timeline in timelines.items():
@@ -100,6 +103,16 @@ class GroupOffsets:
         if not (topic in topics or (regex and re.fullmatch(regex, topic))):
             raise BadRequestError(f"topic {topic!r} is none of this connector's")
         return (topic, number), value
+
+    def _check_places(self, wanted: Mapping[tuple[str, int], int]) -> None:
+        for topic in {t for t, _ in wanted}:
+            try:
+                count = identify(self._admin, topic, str(self._config.get("bootstrap.servers"))).partitions
+            except TopicNotFoundError:
+                raise BadRequestError(f"there is no topic {topic!r}") from None
+            unknown = sorted(p for t, p in wanted if t == topic and p >= count)
+            if unknown:
+                raise BadRequestError(f"topic {topic!r} has {count} partitions: there is no partition {unknown[0]}")
 
     def _check_ends(self, wanted: Mapping[tuple[str, int], int]) -> None:
         offsets = LogOffsets(self._config)

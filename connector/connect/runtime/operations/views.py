@@ -10,6 +10,7 @@ from ...api.errors import BadRequestError, NotFoundError
 from ...config.configdef import ConfigDef
 from ...config.rendering import definition_json
 from ..group.herder import Herder
+from ..group.state import Target
 from ..pipeline import validate
 from ..plugins import SIMPLE_HEADERS
 from ..settings import connector_definition
@@ -38,8 +39,7 @@ class Views:
 
         def read() -> dict[str, Any]:
             config = self.herder.config_of(name)
-            count = len(self.herder.state.tasks.get(name, ([], ""))[0])
-            tasks = [{"connector": name, "task": number} for number in range(count)]
+            tasks = [{"connector": name, "task": number} for number in range(len(self._task_configs(name)))]
             return {"name": name, "config": dict(config), "tasks": tasks, "type": self._kind_word(config)}
 
         return self._read(read)
@@ -76,7 +76,7 @@ class Views:
 
         def read() -> list[dict[str, Any]]:
             self.herder.config_of(name)
-            configs = self.herder.state.tasks.get(name, ([], ""))[0]
+            configs = self._task_configs(name)
             hide = self._worker.resolver.redact
             return [
                 {"id": {"connector": name, "task": i}, "config": {k: hide(v) for k, v in config.items()}}
@@ -145,6 +145,12 @@ class Views:
 
     def _lead(self, work: Callable[[], T]) -> T:
         return self.herder.call(work, lead=True)
+
+    def _task_configs(self, name: str) -> list[dict[str, str]]:
+        """Of a connector's tasks; a stopped one has none."""
+        if self.herder.state.target(name) is Target.STOPPED:
+            return []
+        return self.herder.state.tasks.get(name, ([], ""))[0]
 
     def _kind_word(self, config: Mapping[str, str]) -> str:
         try:

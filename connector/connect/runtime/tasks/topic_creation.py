@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
@@ -16,6 +17,18 @@ from .....partitioner.errors import ConfigError, KafkaOperationError, NotAuthori
 from ....admin import TopicAdmin
 from ....config import connection_of
 from ....kafka_errors import translated
+from ..settings import below
+
+_OWN = ("include", "exclude", "partitions", "replication.factor")
+
+
+@dataclass(frozen=True)
+class NewTopicSettings:
+    """How a topic is to be made. replication: None for the cluster's default. config: the topic's own settings."""
+
+    partitions: int
+    replication: int | None
+    config: dict[str, str]
 
 
 class TopicCreation:
@@ -33,48 +46,62 @@ class TopicCreation:
         if topic in self._known:
             return True
         if not self._exists(topic):
-            settings = self._settings(topic) or self._as_brokers()
-            if settings is None:
+            wanted = self._wanted(topic) or self._as_brokers()
+            if wanted is None:
                 return False
-            partitions, replication = settings
             try:
-                TopicAdmin(self._config).create(topic, partitions, None if replication < 1 else replication)
+                TopicAdmin(self._config).create(topic, wanted.partitions, wanted.replication, wanted.config)
             except KafkaOperationError:
                 if not self._exists(topic):  # another task was faster, or it is a real error
                     raise
         self._known.add(topic)
         return True
 
-    def _as_brokers(self) -> tuple[int, int] | None:
+    def _as_brokers(self) -> NewTopicSettings | None:
         """What auto.create.topics.enable would make of a missing topic; None where it is off, or not ours to ask for.
 
         A topic that the broker makes on a producer's request would have to be adopted; one that is made here is managed.
         """
-        admin = AdminClient(self._config)
         try:
-            with translated("describe", "the brokers"):
-                broker = next(iter(admin.list_topics(timeout=10).brokers))
-                resource = ConfigResource(ResourceType.BROKER, str(broker))
-                found = admin.describe_configs([resource], request_timeout=10)[resource].result(15)
+            found = self._broker()
         except NotAuthorizedError:
             return None
         if found["auto.create.topics.enable"].value != "true":
             return None
-        return int(found["num.partitions"].value), -1
+        return NewTopicSettings(int(found["num.partitions"].value), None, {})
 
-    def _settings(self, topic: str) -> tuple[int, int] | None:
+    def _broker(self) -> Mapping[str, Any]:
+        """A broker's settings. Raises NotAuthorizedError."""
+        admin = AdminClient(self._config)
+        with translated("describe", "the brokers"):
+            broker = next(iter(admin.list_topics(timeout=10).brokers))
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
+            found: Mapping[str, Any] = admin.describe_configs([resource], request_timeout=10)[resource].result(15)
+        return found
+
+    def _wanted(self, topic: str) -> NewTopicSettings | None:
+        """By the first group that takes the topic in and does not leave it out, else by the default; None without one."""
         for group in self._parsed["topic.creation.groups"]:
-            prefix = f"topic.creation.{group}."
-            patterns = [p.strip() for p in self._connector.get(f"{prefix}include", "").split(",") if p.strip()]
-            if any(re.fullmatch(pattern, topic) for pattern in patterns):
-                try:
-                    return int(self._connector[f"{prefix}partitions"]), int(
-                        self._connector.get(f"{prefix}replication.factor", "-1")
-                    )
-                except (KeyError, ValueError):
-                    raise ConfigError(f"{prefix}partitions", "it is missing or no number", "give a number") from None
-        partitions = self._parsed["topic.creation.default.partitions"]
-        return None if partitions is None else (partitions, self._parsed["topic.creation.default.replication.factor"])
+            if self._matches(group, "include", topic) and not self._matches(group, "exclude", topic):
+                return self._of_group(group, topic)
+        return None if self._parsed["topic.creation.default.partitions"] is None else self._of_group("default", topic)
+
+    def _matches(self, group: str, setting: str, topic: str) -> bool:
+        patterns = self._connector.get(f"topic.creation.{group}.{setting}", "").split(",")
+        return any(re.fullmatch(pattern.strip(), topic) for pattern in patterns if pattern.strip())
+
+    def _of_group(self, group: str, topic: str) -> NewTopicSettings:
+        given = below(self._connector, f"topic.creation.{group}.")
+        numbers = []
+        for name in ("partitions", "replication.factor"):
+            text = given.get(name) or self._connector.get(f"topic.creation.default.{name}", "-1")
+            try:
+                numbers.append(int(text))
+            except ValueError:
+                raise ConfigError(f"topic.creation.{group}.{name}", "it is no number", "give a number") from None
+        partitions = numbers[0] if numbers[0] > 0 else int(self._broker()["num.partitions"].value)
+        config = {name: value for name, value in given.items() if name not in _OWN}
+        return NewTopicSettings(partitions, numbers[1] if numbers[1] > 0 else None, config)
 
     def _exists(self, topic: str) -> bool:
         with translated("describe", f"topic {topic}"):
