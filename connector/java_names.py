@@ -25,7 +25,7 @@ RENAMED = {
 }
 # What has no counterpart here and changes no result: left out, and said once.
 WITHOUT_COUNTERPART = {
-    "auto.include.jmx.reporter", "client.dns.lookup", "default.api.timeout.ms", "exclude.internal.topics", "max.block.ms",
+    "auto.include.jmx.reporter", "default.api.timeout.ms", "exclude.internal.topics", "max.block.ms",
     "max.poll.records", "metadata.max.idle.ms", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
     "sasl.client.callback.handler.class", "security.providers", "socket.connection.setup.timeout.max.ms",
@@ -40,7 +40,8 @@ _REFUSED = {
     "group.id": ("a sink's group is connect-<its name>, by which its offsets and gates are found", "leave it out"),
     "transactional.id": ("a source task's transactional id is the worker's to give", "leave it out"),
 }
-_DEFAULT_PARTITIONERS = ("", "org.apache.kafka.clients.producer.internals.DefaultPartitioner")
+# Java's own partitioners by key: where keys go is keyorder's to say, and records without one are spread as by them.
+_USUAL_PARTITIONERS = ("", "DefaultPartitioner", "UniformStickyPartitioner")
 _ASSIGNORS = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
@@ -96,7 +97,7 @@ class ClientSettings:
 
     @staticmethod
     def _refuse(prefix: str, name: str, value: str) -> None:
-        if name == "partitioner.class" and value.strip() in _DEFAULT_PARTITIONERS:
+        if name == "partitioner.class" and value.strip().rpartition(".")[2] in _USUAL_PARTITIONERS:
             return
         problem, fix = _REFUSED[name]
         if value.strip():
