@@ -128,7 +128,7 @@ def test_a_plugin_of_another_package_runs(
     monkeypatch.syspath_prepend(site)
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
     with alone(worker_settings(kafka, tmp_path)) as worker:
-        assert {"class": "Printer", "type": "sink", "version": "7"} in worker.plugins()
+        assert {"class": "printer_plugin.Printer", "type": "sink", "version": "7"} in worker.plugins()
         worker.create(topic_name, {"connector.class": "Printer", "topics": topic_name, "file": str(tmp_path / "out")})
         with OrderedProducer(kafka.client_config()) as producer:
             producer.produce(topic_name, "hello", "k")

@@ -128,9 +128,10 @@ def test_a_source_waits_for_a_topic_that_nobody_may_make(
 def test_topics_are_made_as_the_connector_says(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """Groups with what they leave out, a topic's own settings, -1 for the cluster's number of partitions."""
     file = tmp_path / "in.txt"
-    file.write_text("one\n")
-    config = {"connector.class": "FileStreamSource", "file": str(file), "topic.creation.groups": "logs"}
+    file.write_text("k:one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "key.delimiter": ":"}
     config |= {
+        "topic.creation.groups": "logs",
         "topic.creation.default.partitions": "-1",
         "topic.creation.default.replication.factor": "-1",
         "topic.creation.logs.include": ".*logs.*",
