@@ -13,13 +13,17 @@ from confluent_kafka import KafkaError, Message, Producer
 from keyorder import Layout, OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.compaction.view import CompactedView
 from keyorder.connector.arrow.hashing import home_column
+from keyorder.connector.control.control_reader import readable
+from keyorder.connector.control.control_topics import timeline_slot
 from keyorder.connector.operations.key_sample import sample_keys
 from keyorder.connector.topology.rehoming import RehomingTerms
 from keyorder.partitioner.errors import LayoutError, MisplacedKeysError, OrphanedTopicError
 from keyorder.partitioner.hashing import HASHES
+from keyorder.partitioner.records.control_records import timeline_key
 from support.cluster import KafkaUnderTest
 from support.commands import Command
 from support.groups import QUICK, group_config, read
+from support.older_client import Refused, older_client_reads
 from support.spark_source import create
 from support.workload import Workload, assert_in_order
 
@@ -396,3 +400,35 @@ def test_the_doctor_and_the_plan_say_where_a_stock_producer_is_right(
         (text,) = planned(7)
         assert f"{len(moved)} of the newest records are a stock producer's" in text
         assert "3, 6, 12, 24" in text
+
+
+def test_a_client_that_knows_murmur2_alone_refuses_what_the_broker_has(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The timeline as it lies in the control topic; that of a murmur2 topic it reads as ever, a growth included."""
+    admin = TopicAdmin(kafka.client_config())
+    for hash_name in STOCK:
+        topic = f"{topic_name}-{hash_name}"
+        admin.create(topic, 2, config=QUICK, hash=hash_name)
+        admin.expand(topic, 3)
+        messages = readable(kafka.client_config(), [timeline_slot(topic)], 20.0)
+        newest = [message.value for message in messages if message.key == timeline_key(topic)][-1]
+        assert newest is not None
+        if hash_name == "murmur2":
+            assert [epoch["count"] for epoch in older_client_reads(newest)["epochs"]] == [2, 3]
+        else:
+            with pytest.raises(Refused):
+                older_client_reads(newest)
+
+
+def test_records_of_an_open_transaction_count(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Who placed them placed the others too; a reader of committed records would see none of them."""
+    create(kafka, topic_name, 4)
+    producer = Producer({**kafka.client_config(), "transactional.id": topic_name})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for key in some_keys(50):
+        producer.produce(topic_name, b"v", key)
+    assert producer.flush(20) == 0
+    admin = TopicAdmin(kafka.client_config())
+    assert admin.sample(topic_name).explaining == ("crc32",)
+    producer.abort_transaction(20)
+    assert admin.adopt(topic_name).layout.hash == "crc32"
