@@ -87,8 +87,8 @@ class ColumnParcel:
 
     def _strays(self, view: View) -> Sequence[int]:
         partition = self.place[1]
-        if len(view.timeline.epochs) == 1:
-            return range(self.rows) if partition >= view.timeline.newest.count else ()
+        if len(view.timeline.epochs) == 1 and partition >= view.timeline.newest.count:
+            return range(self.rows)
         if view.stays is None:
             view.stays = stays_of(view.routing)
         keys = self.batch.column(_KEY).slice(self.start, self.rows)

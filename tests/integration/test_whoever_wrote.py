@@ -334,7 +334,7 @@ def test_a_compacted_topic_is_a_table_under_another_hash(kafka: KafkaUnderTest, 
     assert {key: p for key, (p, _) in table.items()} == {key: home.home(key) for key in expected}
 
 
-def test_verify_doctor_and_description_agree_before_the_first_change(
+def test_all_who_count_misplaced_records_agree_before_the_first_change(
     kafka: KafkaUnderTest, keyorder: Command, topic_name: str
 ) -> None:
     """By the topic's own hash: what it does not explain is misplaced, what murmur2 would not explain is not."""
@@ -360,6 +360,13 @@ def test_verify_doctor_and_description_agree_before_the_first_change(
     assert sum(counted) == expected
     assert "murmur2" in told["adoption", topic_name, "warn"]["text"]
     assert "crc32 may write it: at 4 partitions" in told["stock producers", topic_name, "ok"]["text"]
+    for columns in (False, True):
+        with OrderedConsumer(group_config(kafka, f"{topic_name}-{columns}")) as consumer:
+            consumer.subscribe([topic_name])
+            rows = 0
+            while rows < 160:
+                rows += consumer.consume_arrow(500, 0.2).num_rows if columns else len(consumer.consume(500, 0.2))
+            assert consumer.strays == expected
     assert "160 keyed records, 160 keys: crc32" in told["stock producers", topic_name, "warn"]["text"]
 
 

@@ -96,8 +96,8 @@ class MessageParcel:
 
     def _strays(self, view: View) -> Sequence[int]:
         partition, period, slot_of = self.place[1], view.routing.period, view.routing.slot
-        if len(view.timeline.epochs) == 1:
-            return range(self.rows) if partition >= view.timeline.newest.count else ()
+        if len(view.timeline.epochs) == 1 and partition >= view.timeline.newest.count:
+            return range(self.rows)
         keys: list[Any] = list(map(Message.key, self._messages))
         try:
             slots = list(map(slot_of, keys, repeat(period)))

@@ -97,9 +97,7 @@ def test_both_kinds_judge_alike(seed: int, managed: bool) -> None:
         and (
             (len(view.timeline.epochs) == 1 and rows.place[1] >= view.timeline.newest.count)
             or (
-                len(view.timeline.epochs) > 1
-                and m.key() is not None
-                and view.routing.is_stray(m.key(), rows.place[1], m.offset())  # type: ignore[arg-type]
+                m.key() is not None and view.routing.is_stray(m.key(), rows.place[1], m.offset())  # type: ignore[arg-type]
             )
         )
     ]
