@@ -69,10 +69,14 @@ class ColumnBuilder:
                 taken, first = self._one(pointers, first, count)
                 found.append(taken)
         finally:
-            kernels.destroy(pointers, 0, count, self._destroy)
+            self.give_back(pointers, count)
             # A topic's handle may be used again for another topic once its last message is gone.
             self._topics.clear()
         return found
+
+    def give_back(self, pointers: np.ndarray[Any, Any], count: int) -> None:
+        """Destroy the first `count` messages; their pointers become 0."""
+        kernels.destroy(pointers, 0, count, self._destroy)
 
     def _one(self, pointers: np.ndarray[Any, Any], first: int, count: int) -> tuple[Taken, int]:
         n = count - first

@@ -153,9 +153,12 @@ def copy(
 
 @njit(cache=True, nogil=True)
 def destroy(pointers, first, stop, function):
-    """Give messages back to the library."""
+    """Give messages back to the library, each once: its pointer becomes 0."""
     for i in range(first, stop):
-        call_void_1(function, pointers[i])
+        message = pointers[i]
+        if message != 0:
+            pointers[i] = 0
+            call_void_1(function, message)
 
 
 @njit(cache=True)

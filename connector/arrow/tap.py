@@ -57,7 +57,9 @@ class NativeTap:
         self._queue: int | None = library.queue_new(handle)
         self._partitions: dict[Place, int] = {}
         self._unproven: set[Place] = set()
-        self._pointers = np.empty(_AT_ONCE, np.int64)
+        # Not 0 is a message that has to be given back, or the client can never be closed.
+        self._pointers = np.zeros(_AT_ONCE, np.int64)
+        self._building = False
         self._at = self._pointers.ctypes.data
         self._builder = ColumnBuilder(library)
 
@@ -76,11 +78,11 @@ class NativeTap:
 
         They are gone then, and the C library's own position says nothing of them.
         """
-        return bool(self._pointers[0])
+        return self._building or bool(self._pointers[0])
 
     def take(self, most: int, wait: float) -> list[Taken]:
         """See Tap."""
-        self._pointers[0] = 0
+        self._give_back()
         found = []
         event = self._raw.poll(0)
         while event is not None:
@@ -102,6 +104,7 @@ class NativeTap:
         if errors:
             found.append(Taken(empty_batch(), [], errors))
         if count:
+            self._building = True
             taken = self._builder.build(self._pointers, count)
             for one in taken if self._unproven else []:
                 self._unproven -= {(run.topic, run.partition) for run in one.runs}
@@ -116,6 +119,12 @@ class NativeTap:
             count: int = self._library.consume_batch_queue(self._queue, milliseconds, self._at + 8 * first, most)
         return max(0, count)
 
+    def _give_back(self) -> None:
+        """What an exception has left in hand."""
+        if self._pointers[0]:
+            self._builder.give_back(self._pointers, int(np.count_nonzero(self._pointers)))
+        self._building = False
+
     def _forward_again(self) -> None:
         """A partition that stops being fetched loses its forwarding, at a moment that nobody tells.
 
@@ -127,6 +136,7 @@ class NativeTap:
 
     def close(self) -> None:
         """See Tap."""
+        self._give_back()
         for queue in self._partitions.values():
             self._library.queue_forward(queue, None)
             self._library.queue_destroy(queue)
