@@ -79,11 +79,7 @@ class Delivery:
         A rebalance in between takes back what was already collected here for partitions that have gone.
         """
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
-        self.book()
-        self._recover()
-        self._progress.phase = Phase.MOVING
-        self.out.begin()
-        self._progress.phase = Phase.REST
+        self._begin()
         self._strays.settle()
         if not self._confirmed(wanted, deadline):
             return
@@ -107,13 +103,13 @@ class Delivery:
                 # What was collected counts as returned: it goes out, and the error comes with the next call.
                 self._failure = error
                 return
-            # What this call has collected already cannot be put back: it waits with the rest.
-            if not self._confirmed(wanted, None if out.count else deadline):
+            if not self._confirmed(wanted, deadline):
+                self._begin()  # what was collected waits with the rest
                 return
             self._collect(wanted, events)
             if out.count >= wanted or (deadline is not None and clock.now() >= deadline):
                 return
-            if not self._between():
+            if not self._pause():
                 return
 
     def book(self) -> None:
@@ -155,9 +151,25 @@ class Delivery:
                 return False
             self._turn(wanted, self._patience(deadline, now))
             self._standstill.look(clock.now())
-            if not self._between():
+            if not self._pause():
                 return False
         return True
+
+    def _pause(self) -> bool:
+        """Between two turns: let other threads in, with everything in its place. False when the call has to end."""
+        self._begin()
+        if not self._between():
+            return False
+        self._begin()
+        return True
+
+    def _begin(self) -> None:
+        """Whatever the last call has left: book it, or take it back."""
+        self.book()
+        self._recover()
+        self._progress.phase = Phase.MOVING
+        self.out.begin()
+        self._progress.phase = Phase.REST
 
     def _collect(self, wanted: int, events: bool) -> None:
         event = self._collected(wanted, events)

@@ -36,6 +36,11 @@ class Fetching:
         """Whether the client library takes changes of its assignment, and not the whole."""
         return self._settings.incremental and not self.manual
 
+    @property
+    def whole(self) -> bool:
+        """Whether a rebalance takes all partitions away and brings all anew."""
+        return not (self._settings.incremental or self.manual)
+
     def nothing_new(self) -> None:
         """A rebalance has brought partitions: fetch none of them yet."""
         # The binding assigns everything by itself unless the callback has assigned something, were it nothing.
@@ -86,9 +91,14 @@ class Fetching:
         if some and self._by_delta:
             for owned in some:
                 owned.fetching = False
-            self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in some])
+            self._unassign(some)
         if some:
             self.begin(some)
+
+    def _unassign(self, some: list[Owned]) -> None:
+        """Whatever the books say: an exception may have come between a call and the note of it."""
+        assigned = {(place.topic, place.partition) for place in self.raw.assignment()}
+        self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in some if owned.place in assigned])
 
     def handed_over(self, items: Iterable[Item]) -> None:
         """The client library has handed these over."""
@@ -149,7 +159,7 @@ class Fetching:
             # The client library keeps a pause for the next time that the partition is assigned here.
             self.raw.resume(paused)
         if self._by_delta:
-            self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in gone if owned.fetching])
+            self._unassign(gone)
         elif any(owned.fetching for owned in self._owned.values()):
             self.begin([])  # the others go on
         else:

@@ -142,6 +142,9 @@ class Membership:
     def assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
         """New partitions: own them, fetch nothing yet."""
         self.fetching.nothing_new()
+        if self.fetching.whole and self.owned:
+            # The whole assignment anew, and nothing was revoked in between: what is left of the last one is lost.
+            self.lost(None, [TopicPartition(*place) for place in self.owned])
         now = clock.now()
         for place in partitions:
             self.owned[place.topic, place.partition] = Owned(place.topic, place.partition)
@@ -150,6 +153,9 @@ class Membership:
 
     def revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
         """Flush, commit what was processed, forget. No commit is on its way when this returns."""
+        if self.fetching.whole:
+            named = {(p.topic, p.partition) for p in partitions}
+            partitions = [*partitions, *(TopicPartition(*place) for place in self.owned if place not in named)]
         self._give_up(partitions, "on_revoke")
 
     def _give_up(self, partitions: list[TopicPartition], what: str | None) -> None:
