@@ -1,0 +1,143 @@
+"""Consumers that are dropped, that assign by hand, whose positions were misjudged, that read foreign headers."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
+from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector.consuming.view import ViewKeeper
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK, await_that, group_config, read, send
+
+BOTH = pytest.mark.parametrize("api", [confluent_kafka.Consumer, OrderedConsumer])
+
+
+def filled(kafka: KafkaUnderTest, topic: str, records: int, partitions: int = 1) -> None:
+    TopicAdmin(kafka.client_config()).create(topic, partitions, config=QUICK)
+    send(kafka, topic, *((f"k{n}", f"{n}") for n in range(records)))
+
+
+def test_a_consumer_that_is_dropped_is_freed_and_its_threads_end(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Without close(): nothing keeps it, no thread, no callback."""
+    filled(kafka, topic_name, 3)
+    before = set(threading.enumerate())
+    consumer = OrderedConsumer({**group_config(kafka, topic_name), "on_commit": lambda *_: None})
+    consumer.subscribe([topic_name], on_assign=lambda *_: None)
+    read(consumer, 3)
+    threads = set(threading.enumerate()) - before
+    freed = weakref.ref(consumer)
+    del consumer
+    deadline = time.monotonic() + 60
+    while freed() is not None:
+        gc.collect()
+        assert time.monotonic() < deadline
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), thread.name
+
+
+@BOTH
+def test_what_was_assigned_by_hand_is_committed_at_the_end(kafka: KafkaUnderTest, topic_name: str, api: Any) -> None:
+    """close() commits what was read where automatic commits are on, as it does for a member of the group."""
+    filled(kafka, topic_name, 10)
+    consumer = api(group_config(kafka, topic_name))
+    consumer.assign([TopicPartition(topic_name, 0, OFFSET_BEGINNING)])
+    read(consumer, 10)
+    consumer.close()
+    with OrderedConsumer(group_config(kafka, topic_name)) as check:
+        assert check.committed([TopicPartition(topic_name, 0)], 10)[0].offset == 10
+
+
+@BOTH
+def test_one_of_two_that_were_assigned_by_hand_goes(kafka: KafkaUnderTest, topic_name: str, api: Any) -> None:
+    """incremental_unassign() of one: the other one is read on, where it was."""
+    filled(kafka, topic_name, 100, partitions=2)
+    ends = {}
+    with OrderedConsumer(group_config(kafka, topic_name)) as check:
+        for p in (0, 1):
+            marks = check.get_watermark_offsets(TopicPartition(topic_name, p), 10)
+            assert marks is not None
+            ends[p] = marks[1]
+    consumer = api(group_config(kafka, topic_name))
+    places = [TopicPartition(topic_name, p, OFFSET_BEGINNING) for p in (0, 1)]
+    if api is OrderedConsumer:
+        consumer.assign(places)
+    else:
+        consumer.incremental_assign(places)
+    first = read(consumer, 1)
+    consumer.incremental_unassign([TopicPartition(topic_name, 0)])
+    seen = [m.offset() for m in first if m.partition() == 1]
+    deadline = time.monotonic() + 60
+    while len(seen) < ends[1]:
+        assert time.monotonic() < deadline, seen
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None and message.partition() == 1:
+            seen.append(message.offset())
+    assert seen == list(range(ends[1]))
+    consumer.close()
+
+
+def test_a_position_that_was_called_out_of_range_and_is_not_is_read_on(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The log's end lay elsewhere when the fetch was answered; the library has stopped the partition all the same."""
+    filled(kafka, topic_name, 20)
+    with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
+        consumer.subscribe([topic_name])
+        read(consumer, 5)
+        owned = consumer._members.owned[topic_name, 0]
+        intake = consumer._delivery._intake
+        consumer._raw.incremental_unassign([TopicPartition(topic_name, 0)])
+        consumer._delivery.out.drop_all(intake.waiting)
+        owned.begin_again()
+        error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range")
+        intake.waiting.append(Message(topic=topic_name, partition=0, offset=5, error=error))
+        assert [m.offset() for m in read(consumer, 15)] == list(range(5, 20))
+
+
+def test_an_eager_assignment_replaces_what_was_assigned_before(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Even if nothing was said to be revoked: what is not in it is lost, and the application is told."""
+    filled(kafka, topic_name, 40, partitions=3)
+    lost: list[int] = []
+    config = group_config(kafka, topic_name, partition_assignment_strategy="range")
+    with OrderedConsumer(config) as consumer:
+        consumer.subscribe([topic_name], on_lost=lambda _, partitions: lost.extend(p.partition for p in partitions))
+        read(consumer, 40)
+        consumer._members.assigned(consumer._raw, [TopicPartition(topic_name, 2)])
+        assert sorted(lost) == [0, 1, 2]
+        assert [p.partition for p in consumer.assignment()] == [2]
+
+
+def test_foreign_hint_headers_cost_a_look_now_and_then(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records whose header names an epoch that there is not: not one look at the control topic for each batch of 500."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    producer = Producer(kafka.client_config())
+    for _ in range(30_000):
+        while True:
+            try:
+                producer.produce(topic_name, b"v", b"k", headers={"keyorder-epoch": b"77"})
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(60) == 0
+    looks = [0]
+    whole = ViewKeeper.await_epoch
+
+    def counted(*arguments: Any) -> bool:
+        looks[0] += 1
+        return whole(*arguments)
+
+    monkeypatch.setattr(ViewKeeper, "await_epoch", counted)
+    with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
+        consumer.subscribe([topic_name])
+        await_that(consumer, lambda: len(consumer._delivery.out.ready) > 0)
+        first = consumer.position([TopicPartition(topic_name, 0)])[0].offset
+        assert len(read(consumer, 30_000 - first, timeout=90)) == 30_000 - first
+    assert looks[0] < 30
