@@ -282,7 +282,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
         try:
             try:
                 if processed and self._view.failure is None:
-                    self._delivery.finish_returned()
+                    self._delivery.note_processed()
                 self._members.leave()
             finally:
                 if self._delivery.columns is not None:

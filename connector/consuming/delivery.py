@@ -118,6 +118,11 @@ class Delivery:
 
     def finish_returned(self) -> None:
         """The application is back for more: what it was given last is processed, if it left that to us."""
+        self.note_processed()
+        self._commits.periodic()
+
+    def note_processed(self) -> None:
+        """What the application was given last is processed, if it left that to us."""
         self.book()
         for place in self._returned:
             owned = self._members.owned.get(place)
@@ -126,7 +131,6 @@ class Delivery:
                 if self._settings.auto_store and self._settings.auto_commit:
                     owned.done_with_all()
         self._returned.clear()
-        self._commits.periodic()
 
     def move(self, change: Callable[[], None]) -> None:
         """Do what changes positions or queues. Inside a callback the turn around it says what an exception leaves."""
