@@ -18,7 +18,7 @@ from ..messages import Place
 from .committing import Committer
 from .gates.gate_status import GateStatus
 from .gates.gating import Gatekeeper
-from .membership import Membership, in_rebalance
+from .membership import Membership
 from .progress import Phase, Progress
 from .records.outbox import Outbox
 from .records.parcels import items_of
@@ -225,18 +225,13 @@ class Delivery:
         if clock.now() < self._intake.foreign_until:
             most = max(most, _LARGE)
         self._standstill.served(clock.now())
-        self._progress.phase = Phase.REBALANCE
-        try:
-            if self.columns is not None:
-                self._intake.take(self.columns.take(most, wait), clock.now())
-            else:
-                first = self._raw.poll(wait)
-                if first is not None:
-                    self._intake.take(items_of([first, *self._raw.consume(most - 1, 0)]), clock.now())
-        except BaseException as error:
-            if not in_rebalance(error.__traceback__):
-                self._progress.phase = Phase.LIBRARY
-            raise
+        self._progress.phase = Phase.LIBRARY
+        if self.columns is not None:
+            self._intake.take(self.columns.take(most, wait), clock.now())
+        else:
+            first = self._raw.poll(wait)
+            if first is not None:
+                self._intake.take(items_of([first, *self._raw.consume(most - 1, 0)]), clock.now())
         self._progress.phase = Phase.REST
         self._last_raw = clock.now()
         self._standstill.served(self._last_raw)
@@ -247,6 +242,8 @@ class Delivery:
         if phase is Phase.REST:
             return
         fetching = self._members.fetching
+        if self._members.rebalancing or (phase is Phase.LIBRARY and not fetching.as_assigned()):
+            phase = Phase.REBALANCE
         if phase is Phase.LIBRARY:
             thrown_away = fetching.thrown_away(self.columns is not None and self.columns.in_hand)
             self.out.drop_unjudged({owned.place for owned in thrown_away}, self._intake.waiting)

@@ -95,6 +95,14 @@ class Fetching:
         if some:
             self.begin(some)
 
+    def as_assigned(self) -> bool:
+        """Whether the client library's assignment is ours. Not when an exception has cut a rebalance callback short.
+
+        It came before our first line then, and the library has assigned, or taken away, by itself.
+        """
+        assigned = {(place.topic, place.partition) for place in self.raw.assignment()}
+        return assigned == {owned.place for owned in self._owned.values() if owned.fetching}
+
     def _unassign(self, some: list[Owned]) -> None:
         """Whatever the books say: an exception may have come between a call and the note of it."""
         assigned = {(place.topic, place.partition) for place in self.raw.assignment()}

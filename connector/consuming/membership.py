@@ -8,7 +8,6 @@ is kept and raised when the poll has returned: the library would throw the fetch
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
@@ -41,7 +40,9 @@ RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 
 
 class Membership:
-    """The owned partitions of one consumer. Used by the polling thread alone."""
+    """The owned partitions of one consumer. Used by one thread at a time.
+
+    rebalancing: a rebalance callback has begun and not ended."""
 
     commits: Committer
     before_revoke: Callable[[set[Place]], None]
@@ -64,6 +65,7 @@ class Membership:
         self._errors: list[BaseException] = []
         self._subscribed: list[str] = []
         self._telling = False
+        self.rebalancing = False
 
     def subscribe(
         self,
@@ -92,6 +94,7 @@ class Membership:
 
     def join_again(self) -> None:
         """Leave the group and join it anew: a rebalance was cut short, so nobody knows what is owned."""
+        self.rebalancing = False
         if self._subscribed:
             assigned = {(p.topic, p.partition) for p in self.fetching.raw.assignment()}
             for owned in self.owned.values():
@@ -141,22 +144,26 @@ class Membership:
 
     def assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
         """New partitions: own them, fetch nothing yet."""
+        self.rebalancing = True
         self.fetching.nothing_new()
         if self.fetching.whole and self.owned:
             # The whole assignment anew, and nothing was revoked in between: what is left of the last one is lost.
-            self.lost(None, [TopicPartition(*place) for place in self.owned])
+            self._lose([TopicPartition(*place) for place in self.owned])
         now = clock.now()
         for place in partitions:
             self.owned[place.topic, place.partition] = Owned(place.topic, place.partition)
             self.starts.add((place.topic, place.partition), now)
         self._tell("on_assign", partitions)
+        self.rebalancing = False
 
     def revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
         """Flush, commit what was processed, forget. No commit is on its way when this returns."""
+        self.rebalancing = True
         if self.fetching.whole:
             named = {(p.topic, p.partition) for p in partitions}
             partitions = [*partitions, *(TopicPartition(*place) for place in self.owned if place not in named)]
         self._give_up(partitions, "on_revoke")
+        self.rebalancing = False
 
     def _give_up(self, partitions: list[TopicPartition], what: str | None) -> None:
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
@@ -171,6 +178,11 @@ class Membership:
 
     def lost(self, _: Any, partitions: list[TopicPartition]) -> None:
         """Another member owns them already: nothing can be committed."""
+        self.rebalancing = True
+        self._lose(partitions)
+        self.rebalancing = False
+
+    def _lose(self, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
         self.before_revoke(places)
         # As the client library does: on_revoke hears of it where there is no on_lost.
@@ -253,15 +265,3 @@ class Membership:
         owned = self.owned.get((place.topic, place.partition))
         known = owned is not None and owned.started
         return TopicPartition(place.topic, place.partition, owned.returned if known and owned else OFFSET_INVALID)
-
-
-_CALLBACKS = {function.__code__ for function in (Membership.assigned, Membership.revoked, Membership.lost)}
-
-
-def in_rebalance(trace: TracebackType | None) -> bool:
-    """Whether an exception came out of a rebalance callback, which it then has cut short."""
-    while trace is not None:
-        if trace.tb_frame.f_code in _CALLBACKS:
-            return True
-        trace = trace.tb_next
-    return False

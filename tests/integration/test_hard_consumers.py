@@ -92,7 +92,7 @@ def test_a_position_that_was_called_out_of_range_and_is_not_is_read_on(kafka: Ka
         read(consumer, 5)
         owned = consumer._members.owned[topic_name, 0]
         intake = consumer._delivery._intake
-        consumer._raw.incremental_unassign([TopicPartition(topic_name, 0)])
+        consumer._raw.unassign()
         consumer._delivery.out.drop_all(intake.waiting)
         owned.begin_again()
         error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range")
