@@ -121,9 +121,11 @@ class Starts:
         everywhere = range(self._physical[topic])
         commits = self._starter.committed(topic, everywhere)
         owned = {o.partition for o in self._owned.values() if o.topic == topic}
-        if not self._fetching.manual and self._starter.waits_for_founder(timeline, commits, owned):
+        # With auto.offset.reset=error a group can only begin where its application says.
+        told = self._settings.start_at_latest is None and all(self._owned[topic, p].wanted is not None for p in new)
+        if not (told or self._fetching.manual) and self._starter.waits_for_founder(timeline, commits, owned):
             return False
-        if (0 in new or self._fetching.manual) and self._starter.needs_founding(timeline, commits):
+        if not told and (0 in new or self._fetching.manual) and self._starter.needs_founding(timeline, commits):
             logs = self._starter.logs(topic, everywhere)
             if not self._views.await_look(topic, clock.now(), self._settings.control_timeout):
                 raise StaleViewError(topic, self._settings.control_timeout)
@@ -134,9 +136,11 @@ class Starts:
         for start in self._starter.starts(timeline, commits, sorted(new)):
             state = self._owned[topic, start.partition]
             state.start_at(start.offset if state.wanted is None else self.resolved(state.place, state.wanted))
+            state.started = False  # until all of it is known: an exception may come at any line
             state.inherited = start.ahead if state.wanted is None else None
             state.committed, state.note = start.committed, start.note
             state.committed_epoch = state.flushed = start.epoch
+            state.started = True
         self.gates.changed(topic)
         return True
 

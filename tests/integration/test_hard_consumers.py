@@ -90,6 +90,7 @@ def test_a_position_that_was_called_out_of_range_and_is_not_is_read_on(kafka: Ka
     with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
         consumer.subscribe([topic_name])
         read(consumer, 5)
+        assert consumer.position([TopicPartition(topic_name, 0)])[0].offset == 5
         owned = consumer._members.owned[topic_name, 0]
         intake = consumer._delivery._intake
         consumer._raw.unassign()

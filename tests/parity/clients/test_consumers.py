@@ -1,0 +1,129 @@
+"""OrderedConsumer beside confluent_kafka.Consumer in the same scenario: what a program can see is the same."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from keyorder import OrderedConsumer, TopicAdmin
+from support.cluster import KafkaUnderTest
+from support.groups import group_config, send
+
+BOTH = pytest.mark.parametrize("kind", [Consumer, OrderedConsumer], ids=["stock", "ordered"])
+
+
+@pytest.fixture
+def topic(kafka: KafkaUnderTest, topic_name: str) -> str:
+    """One partition, ten records."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    send(kafka, topic_name, *((f"k{n}", f"{n}") for n in range(10)))
+    return topic_name
+
+
+def first(consumer: Any, timeout: float = 60.0) -> Message:
+    deadline = time.monotonic() + timeout
+    while True:
+        assert time.monotonic() < deadline
+        message: Message | None = consumer.poll(0.2)
+        if message is not None:
+            assert message.error() is None, message.error()
+            return message
+
+
+@BOTH
+@pytest.mark.parametrize(("offset", "expected"), [(3, 3), (OFFSET_BEGINNING, 0), (OFFSET_END, 10), (-2002, 8)])
+@pytest.mark.parametrize("way", ["assign", "on_assign"])
+def test_offsets_that_are_given_need_no_reset(
+    kafka: KafkaUnderTest, kind: Any, topic: str, offset: int, expected: int, way: str
+) -> None:
+    """auto.offset.reset=error: a program that says where it begins is obeyed, by hand or when it is assigned."""
+    consumer = kind(group_config(kafka, topic, auto_offset_reset="error", enable_auto_commit=False))
+    places = [TopicPartition(topic, 0, offset)]
+    if way == "assign":
+        consumer.assign(places)
+    else:
+        consumer.subscribe([topic], on_assign=lambda c, _: c.assign(places))
+    if offset == OFFSET_END:
+        deadline = time.monotonic() + 60
+        while consumer.position([TopicPartition(topic, 0)])[0].offset < 0 and kind is OrderedConsumer:
+            assert time.monotonic() < deadline
+            assert consumer.poll(0.1) is None
+        for _ in range(20):
+            assert consumer.poll(0.1) is None
+        send(kafka, topic, ("k", "11"))
+    assert first(consumer).offset() == expected
+    consumer.close()
+
+
+@BOTH
+@pytest.mark.parametrize("what", ["commit", "store_offsets"])
+def test_an_end_of_a_partition_is_no_position(kafka: KafkaUnderTest, kind: Any, topic: str, what: str) -> None:
+    config = group_config(kafka, topic, enable_partition_eof=True, enable_auto_offset_store=what == "commit")
+    consumer = kind(config)
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is not None:
+            break
+    with pytest.raises(KafkaException) as raised:
+        getattr(consumer, what)(message)
+    assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+    consumer.close()
+
+
+@BOTH
+def test_the_last_commit_of_a_program_that_is_closed(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
+    """on_revoke commits, inside close()."""
+    consumer = kind(group_config(kafka, topic, enable_auto_commit=False))
+    consumer.subscribe([topic], on_revoke=lambda c, _: c.commit(asynchronous=False))
+    for expected in range(3):
+        assert first(consumer).offset() == expected
+    consumer.close()
+    check = kind(group_config(kafka, topic))
+    assert check.committed([TopicPartition(topic, 0)], 10)[0].offset == 3
+    check.close()
+
+
+@BOTH
+def test_pause_and_seek_take_effect_at_once(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
+    consumer = kind(group_config(kafka, topic))
+    consumer.subscribe([topic])
+    first(consumer)
+    consumer.pause(consumer.assignment())
+    for _ in range(10):
+        assert consumer.poll(0.05) is None
+    consumer.resume(consumer.assignment())
+    assert first(consumer).offset() == 1
+    consumer.seek(TopicPartition(topic, 0, 7))
+    assert first(consumer).offset() == 7
+    consumer.close()
+
+
+@BOTH
+def test_a_member_that_was_away_for_too_long_hears_of_it_by_on_revoke(
+    kafka: KafkaUnderTest, kind: Any, topic: str
+) -> None:
+    """Where there is no on_lost, on_revoke is called: max.poll.interval.ms is over."""
+    revoked: list[int] = []
+    consumer = kind(group_config(kafka, topic, session_timeout_ms=6_000, max_poll_interval_ms=6_000))
+    consumer.subscribe([topic], on_revoke=lambda _, places: revoked.extend(p.partition for p in places))
+    first(consumer)
+    time.sleep(8)  # what is tested is time that passes
+    deadline = time.monotonic() + 60
+    while not revoked:
+        assert time.monotonic() < deadline
+        consumer.poll(0.2)
+    assert revoked == [0]
+    consumer.close()
