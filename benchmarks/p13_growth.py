@@ -15,7 +15,8 @@ from keyorder.connector.control.control_reader import readable
 from keyorder.connector.control.control_topics import all_writer_slots, timeline_slot, writer_slot
 from keyorder.connector.metadata import wait_for_partitions
 from keyorder.partitioner.changes.plan import plan_change
-from keyorder.partitioner.epochs import Epoch
+from keyorder.partitioner.epochs import ChangePhase, Epoch
+from keyorder.partitioner.folding import folded, origins_to_fold
 from keyorder.partitioner.gates.gate import Gates
 from keyorder.partitioner.records.control_records import (
     Lease,
@@ -59,9 +60,10 @@ class Growth(Measure):
         tens = (10, 100) if bench.quick else (10, 100, 1_000)
         partitions = tens if bench.quick else (*tens, 10_000)
         curves: dict[str, Curve] = {}
+        many = tens if bench.quick else (*tens, 10_000)
         for name, axis, make in (
             ("partitions", partitions, by_partitions),
-            ("epochs", (1, *tens), by_epochs),
+            ("epochs", (1, *many), by_epochs),
         ):
             for size in axis:
                 bench.say(f"{size} {name}, without a broker")
@@ -74,6 +76,8 @@ class Growth(Measure):
                 bench,
                 lambda layout=layout, size=size: plan_change(layout, size).share_moved,  # type: ignore[misc]
             )
+        for size, spread in folding(bench, many).items():
+            curves.setdefault("a change of a timeline that folds, by changes made", {})[size] = spread
         self._starts(bench, tens, curves)
         self._changes(bench, tens, partitions, curves)
         return self._result(bench, curves)
@@ -130,6 +134,22 @@ class Growth(Measure):
             put(bench, [(*timeline_slot(topic), timeline_key(topic), encode_timeline(newest))])
             turns = cycle([LOW, HIGH] if newest.newest.count == HIGH else [HIGH, LOW])
             curves.setdefault("change, by epochs", {})[size] = self._change(bench, topic, lambda: next(turns))  # noqa: B023
+        topic = bench.topic("row")
+        TopicAdmin(bench.config).create(topic, LOW, config=QUICK_VIEW)
+        turns = cycle([HIGH, LOW])
+        for size in (10, 20) if bench.quick else (20, 100, 200):
+            bench.say(f"changes in a row, up to {size}")
+            admin = TopicAdmin(bench.config)
+            while admin.timeline(topic).newest.number < size - bench.repeats - 1:
+                count = next(turns)
+                (admin.expand if count == HIGH else admin.shrink)(topic, count)
+            curves.setdefault("change, by changes in a row", {})[size] = self._change(bench, topic, lambda: next(turns))
+            slots = [timeline_slot(topic), *all_writer_slots()]
+            curves.setdefault("control topics loaded, by changes in a row", {})[size] = timed(
+                bench,
+                lambda: readable(bench.config, slots, 30.0),  # noqa: B023
+                1,
+            )
         for size in (1, *tens):
             bench.say(f"changes beneath {size} writers")
             topic = bench.topic("many")
@@ -165,6 +185,8 @@ class Growth(Measure):
             for size, spread in curve.items()
             if size in (min(curve), max(curve))
         ]
+        made, folds = at("a change of a timeline that folds, by changes made")
+        _, few = at("a change of a timeline that folds, by changes made", 100)
         epochs, long = at("gate check, by epochs")
         _, short = at("gate check, by epochs", 10)
         wide, plan = at("planner, by partitions")
@@ -178,6 +200,8 @@ class Growth(Measure):
             goals=[
                 Goal("gate check grows with the logarithm of the epochs or less",
                      f"{long / short:.2f} times from 10 to {epochs:,} epochs", long / short <= 3),
+                Goal("a change of a timeline that folds costs the same however many there were",
+                     f"{folds / few:.2f} times from 100 to {made:,} changes", folds / few <= 1.5),
                 Goal(f"planner <= 100 ms at {wide:,} partitions", f"{plan * 1e3:.1f} ms", plan <= 0.1),
                 Goal(f"start <= 2 s with {size:,} epochs and {size:,} writers",
                      f"control topics {start:.2f} s, first record acknowledged after {first:.2f} s",
@@ -211,6 +235,30 @@ class Growth(Measure):
         axes.set_xlabel("partitions, epochs or writers")
         axes.set_ylabel("seconds")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
+
+
+def folding(bench: Bench, sizes: Sequence[int]) -> Curve:
+    """Seconds of one change with all that follows from it in the core, after so many changes six hours apart.
+
+    Retention is three days: what is older than twelve changes is gone from the logs.
+    """
+    timeline, cuts = history("t", [LOW]), [0]
+    curve: dict[int, list[float]] = {}
+    for number in range(1, max(sizes) + 1):
+        began = clock.now()
+        before, count = timeline, HIGH if timeline.newest.count == LOW else LOW
+        moves = crossings(LOW, before.newest.count, count)
+        prepared = before.opened(count, ChangePhase.PLAN).prepared()
+        timeline = prepared.committed({q: number * 100 for q, _ in moves}, {p: number * 100 for _, p in moves})
+        cuts.append(number * 100)
+        starts = dict.fromkeys(origins_to_fold(timeline), cuts[max(0, number - 12)])
+        timeline = decode_timeline(encode_timeline(folded(timeline, starts, number * 6 * 3_600_000)))
+        before.check_successor(timeline)
+        Gates(timeline), Routing(timeline)
+        seconds = clock.now() - began
+        if number + bench.repeats > min((size for size in sizes if size >= number), default=0):
+            curve.setdefault(min(size for size in sizes if size >= number), []).append(seconds)
+    return {size: Spread.of(samples) for size, samples in curve.items()}
 
 
 def by_partitions(count: int) -> Timeline:

@@ -63,7 +63,7 @@ from .terms import ChangeTerms, longest_hold
 # Longer than any log gets. In turn with 0: where only the differences of offsets are written, they are long too.
 _LONG_OFFSET = 2**47
 # How long after its stamp a timeline may become visible: the `transaction.timeout.ms` of controllers, in seconds.
-_TRANSACTION_TIMEOUT_S = 5.0
+STAMP_TO_VISIBLE_S = 5.0
 
 
 class ChangeMachine:
@@ -218,7 +218,7 @@ class ChangeMachine:
         elapsed = None if self._last_record is None else self._last_record.seconds_until(stamp)
         self._last_record = None  # once: later attempts have waited already
         if elapsed is not None:
-            left = 2 * self.timeline.view_age_s + _TRANSACTION_TIMEOUT_S - elapsed
+            left = 2 * self.timeline.view_age_s + STAMP_TO_VISIBLE_S - elapsed
             self._may_commit_from = min(self._may_commit_from, now + max(0.0, left))
 
     def _ask_for_stamps(self, planned: Stamp | None) -> list[Action]:

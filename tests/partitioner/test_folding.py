@@ -13,6 +13,7 @@ from keyorder.partitioner.errors import TimelineRegressionError
 from keyorder.partitioner.folding import FOLD_AFTER_S, folded, origins_to_fold
 from keyorder.partitioner.gates.gate import Gates, consistent_starts
 from keyorder.partitioner.gates.starts import Commit, flushed_epoch, founded, founding_offsets, proven_position
+from keyorder.partitioner.records.control_records import encode_timeline
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline
 from support.dumb import World, key_of_hash, timeline_of
@@ -159,3 +160,23 @@ def test_whoever_reads_what_is_left_sees_no_difference(seed: int, data: st.DataO
             assert of_all.is_open(gate)
             assert of_left.is_open(gate)
     assert consistent_starts(Gates(done), positions) == consistent_starts(Gates(whole), positions)
+
+
+def test_a_timeline_that_folds_stays_short_however_often_it_changes() -> None:
+    """A thousand changes six hours apart, records kept for three days: each follows the one before, and none grows."""
+    timeline, sizes = timeline_of(2, []), []
+    for number in range(1, 1_001):
+        count = 4 if timeline.newest.count == 2 else 2
+        prepared = timeline.opened(count, ChangePhase.PLAN).prepared()
+        cut = number * 100
+        ends, begins = ((0, 1), (2, 3)) if count == 4 else ((2, 3), (0, 1))
+        after = prepared.committed(dict.fromkeys(ends, cut), dict.fromkeys(begins, cut))
+        after = folded(after, dict.fromkeys(range(4), max(0, cut - 1_200)), number * 6 * 3_600_000)
+        timeline.check_successor(after)
+        timeline = after
+        sizes.append(len(encode_timeline(timeline)))
+
+    # Twelve changes until the records are gone, and five of a day more.
+    assert len(timeline.epochs) <= 12 + 5 + 2
+    assert max(sizes[500:]) <= max(sizes[:100]) + 100
+    assert (timeline.newest.number, timeline.first_count, timeline.highest_count) == (1_000, 2, 4)
