@@ -5,6 +5,7 @@ The position counts transaction markers too: a record-less tail shows only in th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,12 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
+from ...partitioner.errors import (
+    BrokerUnreachableError,
+    CorruptRecordError,
+    RecordVersionError,
+    TimelineRegressionError,
+)
 from ...partitioner.records.control_records import ControlRecord, decode_record
 from ...partitioner.stamps import Stamp
 from .. import clock
@@ -31,6 +37,8 @@ from ..metadata import acquaint
 from .control_topics import Slot
 
 _BATCH = 500
+# Seconds: how long a new leader may be behind what was read from the old one, and between two questions meanwhile.
+_BEHIND, _ASK_AGAIN = 5.0, 0.2
 
 
 class ControlMessage:
@@ -162,9 +170,28 @@ class ControlReader:
         return read
 
     def look(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
-        """Ask the leaders for the ends now. Raises BrokerUnreachableError and its kin."""
-        began = clock.now()
-        return Look(began, self._offsets.stable_ends(self._next if slots is None else slots, timeout))
+        """Ask the leaders for the ends now. Raises BrokerUnreachableError and its kin.
+
+        Raises TimelineRegressionError where a slot ends below what was read of it, and goes on doing so: a new leader's
+        watermark is behind for a moment only, but a control topic that was made again has lost what everybody goes by.
+        """
+        asked = list(self._next if slots is None else slots)
+        given_up_at = clock.now() + _BEHIND
+        while True:
+            began = clock.now()
+            ends = self._offsets.stable_ends(asked, timeout)
+            behind = [slot for slot, end in ends.items() if end < self._next.get(slot, 0)]
+            if not behind:
+                return Look(began, ends)
+            if began >= given_up_at:
+                raise self._went_back(behind[0], ends[behind[0]])
+            time.sleep(_ASK_AGAIN)
+
+    def _went_back(self, slot: Slot, to: int) -> TimelineRegressionError:
+        return TimelineRegressionError(
+            f"control topic {slot[0]}[{slot[1]}] was read up to {self._next[slot]} and is at {to} now: it was deleted and "
+            "made again, or has lost records; stop all clients, restore it or adopt its topics anew, and start them again"
+        )
 
     def reached(self, look: Look) -> bool:
         """Whether everything below the look's ends has been returned by `poll`."""
@@ -225,6 +252,8 @@ class ControlReader:
                 raise translate(error, "read", f"control topic {slot[0]}", self._bootstrap)
             # Anything else passes: the client library goes on trying, and the age of the view shows if it cannot.
             return
+        if offset < self._next.get(slot, 0):
+            raise self._went_back(slot, offset)
         self._next[slot] = offset + 1
         key = _bytes(message.key()) or b""
         past = self._past.get(slot)
