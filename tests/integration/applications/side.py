@@ -114,7 +114,15 @@ class Side:
     def producer_config(self, **more: Any) -> dict[str, Any]:
         """Settings of a writer, which places keys as keyorder does while the count is the first one."""
         config = {**self.spec["connection"], "linger.ms": 2, "log_level": 0, "acks": "all"}
-        if not self.ours:
+        if self.ours:
+            # A writer that ends without a word, as one that has purged does, holds a change up for its lease.
+            config |= {
+                "delivery.timeout.ms": 10_000,
+                "keyorder.lease.ms": 18_000,
+                "keyorder.lease.renew.interval.ms": 3_000,
+                "keyorder.lease.margin.ms": 2_000,
+            }
+        else:
             config |= {
                 "partitioner": "murmur2_random",
                 "topic.metadata.refresh.interval.ms": 500,
