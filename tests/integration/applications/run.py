@@ -271,7 +271,7 @@ class SideRun:
                 self.admin.delete_topics([self.other], operation_timeout=20)[self.other].result(30)
             self.process.pace("turns", 20, 3)
             self._until(lambda: self.other not in self.admin.list_topics(timeout=10).topics, "the topic is gone")
-            self.create(self.other, 1)
+            self._until(self._made_again, "the topic is made again")
             self.process.tell("phase topic made again")
             self.process.pace("turns", 20, 3)
         if self.plan.has("broken-topic") and self.ours:
@@ -281,6 +281,15 @@ class SideRun:
                 pen.produce(topic, b"KO\x01\xff\x00no timeline", timeline_key(self.other), partition)
                 pen.flush(20)
             self.process.pace("turns", 20, 3)
+
+    def _made_again(self) -> bool:
+        """A broker that has just deleted a topic may say for a moment that the new one is not there, or still is."""
+        try:
+            self.create(self.other, 1)
+        except (KafkaException, KeyorderError) as error:
+            self.notes.append(f"create: {error!r}"[:200])
+            return self.ours and TopicAdmin(self.connection).managed(self.other) is not None
+        return True
 
     def reset(self) -> None:
         """All members unsubscribe, the group goes back to the beginning, they subscribe again."""
