@@ -124,7 +124,8 @@ class Intake:
             self._accept(parcel, 0, judged.hinted, owned)
             raise TimelineRegressionError(
                 f"{owned.topic}[{owned.partition}]@{parcel.offset(judged.hinted)} carries the header {HINT_HEADER}, but the "
-                "topic has no timeline here: its control topic was lost, or it is a copy from another cluster; adopt it, or "
+                "topic has no timeline here: its control topic was lost, or it is a copy of a managed topic. Restore _keyorder "
+                "from a backup, copy the records into a managed topic with Connect's MirrorConnector, or "
                 "set enable.ordered.delivery=false to read it without gates"
             )
         if not self._gates.current(owned.topic):
