@@ -45,6 +45,7 @@ def write_transaction(
                 pass
             if seen.digest() != marker.fingerprint:
                 raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, seen.digest())
+            warm.done(config)
             return seen.rows, True
         delivery = Delivery(producer, options, task)
         producer.begin_transaction()
@@ -74,6 +75,7 @@ def write_transaction(
         # Whatever is half done in it is aborted, by this producer now or by the next attempt's, which fences it.
         warm.discard(config)
         raise
+    warm.done(config)
     return delivery.rows, False
 
 

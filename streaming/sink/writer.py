@@ -53,6 +53,7 @@ def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task)
     except BaseException:
         WARM.discard(options.client)
         raise
+    WARM.done(options.client)
     spare_loaded_objects()
     return Written(task.partition, delivery.rows)
 

@@ -1,0 +1,69 @@
+"""What a Spark worker keeps between tasks leaves the writer set when it is done: no change waits for it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from keyorder import TopicAdmin
+from keyorder.streaming.sink.warm import Warm
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK
+from support.holding import until
+
+
+def expelled(kafka: KafkaUnderTest, topic: str) -> list[str]:
+    """Whom a growth had to expel."""
+    change = TopicAdmin(kafka.client_config()).expand(topic, 4)
+    return [step.name for step in change.steps if step.name.startswith("expelled")]
+
+
+def test_an_idle_producer_leaves(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """And a task that comes later makes a new one; one that is in use stays."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
+    warm = Warm(idle=0.5)
+    config: dict[str, Any] = dict(kafka.client_config())
+    busy, _ = warm.producer({**config, "client.id": "busy"})
+    producer, _ = warm.producer(config)
+    producer.produce(topic_name, "v", "k")
+    assert producer.flush(30) == 0
+    warm.done(config)
+    assert warm.producer(config) == (producer, False)
+    warm.done(config)
+    until(lambda: not producer._session.is_alive())
+    assert expelled(kafka, topic_name) == []
+    again, fresh = warm.producer(config)
+    assert fresh
+    assert again is not producer
+    assert busy._session.is_alive()
+    warm.close()
+
+
+WORKER = """
+import json, sys
+from keyorder.streaming.sink.warm import WARM
+
+producer, _ = WARM.producer(json.loads(sys.argv[1]))
+producer.produce(sys.argv[2], "v", "k")
+assert producer.flush(30) == 0
+WARM.done(json.loads(sys.argv[1]))
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_worker_that_is_ended_leaves_first(kafka: KafkaUnderTest, topic_name: str, number: signal.Signals) -> None:
+    """As Spark ends its workers: by a signal, which still ends it."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
+    words = [sys.executable, "-c", WORKER, json.dumps(kafka.client_config()), topic_name]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "written\n"
+        worker.send_signal(number)
+        assert worker.wait(60) == -number
+    assert expelled(kafka, topic_name) == []
