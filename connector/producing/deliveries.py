@@ -149,16 +149,31 @@ class Deliveries:
             self._events.popleft()()
             count += 1
         while self._deferred:
-            try:
-                callback, error, message = self._deferred.popleft()
-            except IndexError:
+            if not self._run_one_deferred():
                 break  # another thread was faster
+            count += 1
+        return count
+
+    def _run_one_deferred(self) -> bool:
+        taken: list[tuple[DeliveryCallback, KafkaError | None, Message]] = []
+        begun = False
+        try:
+            try:
+                # In one step of the interpreter: a signal's exception comes before it or after it, and nobody's report is lost.
+                taken.extend(map(deque.popleft, (self._deferred,)))
+            except IndexError:
+                return False
+            callback, error, message = taken[0]
             key = message.key()
             if error is not None and key is not None:
                 self._exclusion.run(partial(self._unblock, message.topic() or "", key_bytes(key)))
+            begun = True
             callback(error, message)
-            count += 1
-        return count
+        except BaseException:
+            if taken and not begun:
+                self._deferred.appendleft(taken[0])
+            raise
+        return True
 
     def _block(self, topic: str, key: bytes, error: KafkaError) -> None:
         self.blocked.block(topic, key, error.str(), self._transactions.number)

@@ -36,9 +36,17 @@ class Exclusion:
     def settle(self) -> None:
         """Do what was put off. Costs nothing when there is nothing."""
         while self._late and not self.interrupted:
-            try:
-                call = self._late.popleft()
-            except IndexError:
-                return
             with self.lock:
-                call()
+                taken: list[Callable[[], object]] = []
+                begun = False
+                try:
+                    taken.extend(
+                        map(deque.popleft, [self._late] if self._late else [])
+                    )  # one step: no signal comes in the middle
+                    for call in taken:
+                        begun = True
+                        call()
+                except BaseException:
+                    if not begun:
+                        self._late.extendleft(taken)
+                    raise

@@ -102,7 +102,7 @@ class OrderedProducer:
         )
         self._produce, self._told = self._raw.produce, self._deliveries.told
         self._closed = False
-        self._closing = threading.Lock()
+        self._closing: Any = threading.RLock()  # not lost to a signal's exception: the same thread may try again
         self._close_wanted = self._released = False
         self._session.start()
         weakref.finalize(self, _let_go, self._session, self._log_starts).atexit = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.control.control_reader import ControlMessage
 from keyorder.connector.control.control_topics import timeline_slot
 from keyorder.connector.control.timeline_edit import edit
+from keyorder.connector.interruptible import Event
 from keyorder.connector.producing.blocked import BlockedKeys
 from keyorder.connector.producing.writer_session import default_writer_id
 from keyorder.partitioner.epochs import ChangePhase
@@ -98,13 +98,13 @@ def test_a_timeline_read_before_its_topic_was_wanted_never_replaces_a_newer_one(
 
         def poll(_: float) -> Iterator[ControlMessage]:
             yield message(old, 1)
-            session._wanted[topic_name] = threading.Event()
+            session._wanted[topic_name] = Event()
             yield message(new, 2)
             session._stopping.set()
 
         session._stopping.set()
         session.join(30)
-        session._stopping.clear()
+        session._stopping = Event()
 
         class Reader:
             def poll(self, timeout: float) -> Iterator[ControlMessage]:
@@ -113,7 +113,7 @@ def test_a_timeline_read_before_its_topic_was_wanted_never_replaces_a_newer_one(
             def add(self, slots: Any) -> None:
                 pass
 
-        session._reader, session._wanted["another"] = Reader(), threading.Event()  # type: ignore[assignment]
+        session._reader, session._wanted["another"] = Reader(), Event()  # type: ignore[assignment]
         session._control = producer._raw  # its own is closed
         session._acquainted = True
         session._keep_lease = lambda now: None  # type: ignore[method-assign]
