@@ -66,7 +66,7 @@ def test_a_topic_whose_timeline_cannot_be_read_stops_no_other(kafka: KafkaUnderT
             newer.init_transactions(30)
             newer.begin_transaction()
             value = bytearray(encode_timeline(admin.timeline(other)))
-            value[2] = 99  # its major version
+            value[3] = 99  # its major version
             topic, partition = timeline_slot(other)
             newer.produce(topic, bytes(value), timeline_key(other), partition)
             newer.commit_transaction(30)
