@@ -10,6 +10,7 @@ from typing import Any, overload
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ..partitioner.adoption import KeySample
 from ..partitioner.changes.terms import ChangeTerms
@@ -21,6 +22,7 @@ from ..partitioner.errors import (
     KeyorderError,
     NotAuthorizedError,
     OrderError,
+    TopicNotFoundError,
     UnmanagedTopicError,
 )
 from ..partitioner.hashing import DEFAULT_HASH
@@ -118,7 +120,7 @@ class TopicAdmin:
         wait_for_partitions(self._admin, topic, partitions, self._bootstrap, timeout)
         # Just made: a timeline under its name can only be that of a topic that was deleted.
         Adoption(self._config, self._admin, topic, layout, ours, again=True, hash=hash, new=True).run(timeout)
-        return self.describe(topic, groups=())
+        return self._describe_new(topic, timeout)
 
     def delete(self, topic: str, timeout: float = 30.0) -> None:
         """Delete a topic and its records, and wait until the cluster no longer shows it.
@@ -172,10 +174,11 @@ class TopicAdmin:
             self._config, self._admin, topic, layout, ours, again=again, hash=hash, accept_misplaced=accept_misplaced
         )
         adoption.run(timeout)
+        found = self._describe_new(topic, timeout)
         timeline = self.timeline(topic)
         if altered(timeline, ours) != timeline:
             raise ConfigError("config", f"topic {topic!r} is managed already, with other settings", "use `alter`")
-        return replace(self.describe(topic, groups=()), sample=adoption.sample)
+        return replace(found, sample=adoption.sample)
 
     def alter(self, topic: str, config: Mapping[str, str]) -> TopicDescription:
         """Change settings that the control topic keeps; those that are not named stay. Clients go by them at once.
@@ -416,6 +419,15 @@ class TopicAdmin:
             return replace(found, strays=tuple(scan(self._config, newest, found.partitions, records, _SCAN_TIMEOUT)))
         except NotAuthorizedError as error:
             return replace(found, strays_problem=str(error))
+
+    def _describe_new(self, topic: str, timeout: float) -> TopicDescription:
+        """`describe` of a topic that was just made, or deleted and made again: a broker hears of that late."""
+        return Retrying(
+            stop=stop_after_delay(min(timeout, JUST_MADE)),
+            wait=wait_fixed(0.1),
+            retry=retry_if_exception_type(TopicNotFoundError),
+            reraise=True,
+        )(self.describe, topic, groups=())
 
     def _change(
         self, timeline: Timeline, count: int, retirement: Retirement | None, warnings: list[Notice], timeout: float

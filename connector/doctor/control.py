@@ -72,6 +72,8 @@ def _settings(admin: AdminClient, name: str, replicas: int, timeout: float) -> I
     wrong = [
         f"{key}={config.get(key)} (has to be {value})" for key, value in wanted.items() if config.get(key) != value
     ]
+    if config.get("message.timestamp.type") != "LogAppendTime":
+        wrong.append("message.timestamp.type is not LogAppendTime, so each change waits for what is over already")
     isr = int(config.get("min.insync.replicas", "1"))
     if replicas >= 3 and isr < 2:
         wrong.append(f"min.insync.replicas={isr} (has to be 2)")

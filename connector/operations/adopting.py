@@ -137,7 +137,7 @@ class Adoption:
         reader.await_message(lambda message: message.key == timeline_key(topic), deadline - clock.now())
         if not self._new:
             _LOGGER.info("%s: adopted with hash %s (%s)", topic, layout.hash, sample)
-        physical = identify(self._admin, topic, self._servers).partitions
+        physical = identify(self._admin, topic, self._servers, just_made=awaited).partitions
         if physical != layout.count:
             raise LayoutError(
                 f"topic {topic!r} went from {layout.count} to {physical} partitions while it was adopted: "

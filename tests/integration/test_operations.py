@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -16,15 +17,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.connector import admin as admin_module
 from keyorder.connector.control.timeline_edit import ChangeOpenError, edit
 from keyorder.connector.group_gates import GateNeed
+from keyorder.connector.metadata import TopicIdentity
 from keyorder.connector.operations.change_status import Answer
 from keyorder.connector.operations.description import TopicDescription
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import DeletePartitions, PartitionStatus
 from keyorder.connector.topology.results import Change
 from keyorder.partitioner.epochs import ChangePhase, DrainState
-from keyorder.partitioner.errors import ConfigError, ControllerFencedError
+from keyorder.partitioner.errors import ConfigError, ControllerFencedError, TopicNotFoundError
 from keyorder.partitioner.modes import Mode
 from support.cluster import KafkaUnderTest
 from support.silent_writer import SilentWriter
@@ -281,3 +284,22 @@ def test_several_topics_are_asked_for_at_once(kafka: KafkaUnderTest, topic_name:
     assert codes[first] == [(2, PartitionStatus.PURGED), (3, PartitionStatus.PURGED)]
     assert codes[second] == [(3, PartitionStatus.WAITING)]
     assert [admin.timeline(name).newest.count for name in (first, second, off)] == [2, 3, 2]
+
+
+def test_a_topic_that_a_broker_does_not_know_yet_is_described_all_the_same(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after a creation the broker that is asked may not have heard of it: `create` asks again, as `adopt` does."""
+    late = [TopicNotFoundError(topic_name), TopicNotFoundError(topic_name)]
+    known = admin_module.identify
+
+    def identify(*arguments: Any, **more: Any) -> TopicIdentity:
+        if late:
+            raise late.pop()
+        return known(*arguments, **more)
+
+    monkeypatch.setattr(admin_module, "identify", identify)
+
+    made = TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
+
+    assert (made.layout.count, late) == (2, [])
