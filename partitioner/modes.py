@@ -49,11 +49,6 @@ class Mode(IntEnum):
         """Whether consumers may read the partition."""
         return self is not Mode.NONE
 
-    @property
-    def writable(self) -> bool:
-        """Whether producers may place records there."""
-        return self is Mode.READ_WRITE
-
     def next(self, elapsed_ms: int, delay_ms: int, drained: bool) -> Mode:
         """The mode at a check, `elapsed_ms` after the partition was retired.
 

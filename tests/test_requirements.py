@@ -67,7 +67,7 @@ def test_without_a_timeline_every_partition_is_used_as_stock_clients_use_it(part
     keys = [f"key {number}".encode() for number in range(200)]
 
     assert [view.routing.of(key).home for key in keys] == [murmur2(key, partitions) for key in keys]
-    assert {view.timeline.mode(p).writable for p in range(partitions)} == {True}
+    assert {view.timeline.mode(p) for p in range(partitions)} == {Mode.READ_WRITE}
     assert list(view.gates.all()) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import TopicCollection
@@ -15,6 +16,7 @@ from ...partitioner.timeline import Timeline
 from ..compaction_settings import check_compaction
 from ..group_gates import GroupOffsets
 from ..groups.group_admin import GroupAdmin
+from ..log_offsets import LogOffsets
 from ..metadata import identify
 from ..operations.adopting import ACCEPTED
 from ..operations.key_sample import sample_keys
@@ -39,6 +41,7 @@ def check_topic(
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
         lambda: _settings(admin, timeline, timeout),
         lambda: _strays(config, timeline, found.partitions, records, timeout),
+        lambda: _above_cuts(config, timeline, timeout),
         lambda: _groups(config, admin, timeline, timeout),
     )
     for check in checks:
@@ -140,6 +143,23 @@ def _settings(admin: AdminClient, timeline: Timeline, timeout: float) -> Iterato
         text = f"cleanup.policy={config.get('cleanup.policy')}, {replicas} replicas, min.insync.replicas={isr}"
         found.append(Finding("settings", topic, Status.OK, text))
     yield from found
+
+
+def _above_cuts(config: Mapping[str, Any], timeline: Timeline, timeout: float) -> Iterator[Finding]:
+    """Records above the cut of a partition that nobody reads any more, with keys or without."""
+    places = {(timeline.topic, d.partition): d.upto for d in timeline.drains if not d.mode.readable}
+    if not places:
+        return
+    with closing(LogOffsets(config)) as offsets:
+        ends = offsets.high_watermarks(places, timeout)
+    for (topic, partition), upto in places.items():
+        if ends[topic, partition] > upto:
+            yield Finding(
+                "retired", f"{topic}[{partition}]", Status.WARN,
+                f"its mode is None, and {ends[topic, partition] - upto} offsets lie above its cut {upto}: somebody still writes "
+                "there, and no consumer is given these records before a growth uses the partition again",
+                "find the producer that is no OrderedProducer, or names partitions itself, and send its records again",
+            )  # fmt: skip
 
 
 def _strays(

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from ...partitioner.gates.gate import Gate, Gates, Opened, consistent_starts
-from ...partitioner.modes import Mode
 from ...partitioner.timeline import Timeline
 from .offsets import Place
 
@@ -85,7 +84,7 @@ def plan(start: Mapping[Place, int], situation: Situation, limit: int | None = N
     for place, end in situation.ends.items():
         topic, partition = place
         timeline = situation.timelines.get(topic)
-        if timeline is not None and timeline.mode(partition) is Mode.NONE:
+        if timeline is not None and not timeline.mode(partition).readable:
             # KIP-694: nobody reads it any more; what lies above its cut are strays, below it is being deleted.
             end = min(end, max(begins[place], timeline.cut_of_retired(partition)))
         gate = opened[topic].first_closed(partition) if topic in opened else None

@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.crash import CONTROLLER_STEPS
+from keyorder.connector.doctor.examine import examine
+from keyorder.connector.doctor.findings import Status
 from keyorder.connector.log_offsets import LogOffsets
 from keyorder.partitioner.errors import CountError, PartitionRefusedError
 from keyorder.partitioner.modes import Mode
@@ -172,6 +174,10 @@ def test_a_retired_partition_is_emptied_exactly_to_its_cut(kafka: KafkaUnderTest
     with closing(LogOffsets(kafka.client_config())) as offsets:
         place = (topic_name, 1)
         assert (offsets.earliest([place]), offsets.high_watermarks([place])) == ({place: 10}, {place: 11})
+    found = [f for f in examine(kafka.client_config(), (topic_name,), 100, 20.0) if f.check == "retired"]
+    assert [(f.about, f.status, "1 offsets lie above its cut 10" in f.text) for f in found] == [
+        (f"{topic_name}[1]", Status.WARN, True)
+    ]
 
     admin.expand(topic_name, 2)
     description = admin.describe(topic_name)

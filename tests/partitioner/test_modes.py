@@ -7,15 +7,14 @@ from keyorder.partitioner.errors import UsageError
 from keyorder.partitioner.modes import DEFAULT_DELETE_DELAY_MS, Mode, UnknownModeError
 
 
-@pytest.mark.kip("K694-05", "K694-13", "K694-14", "C-12", "T-10")
+@pytest.mark.kip("K694-05", "K694-14", "C-12", "T-10")
 @pytest.mark.parametrize(
-    ("code", "name", "writable", "readable"),
-    [(0, "ReadWrite", True, True), (1, "ReadOnly", False, True), (-1, "None", False, False)],
+    ("code", "name", "readable"), [(0, "ReadWrite", True), (1, "ReadOnly", True), (-1, "None", False)]
 )
-def test_each_code_has_a_name_and_its_rights(code: int, name: str, writable: bool, readable: bool) -> None:
-    """0 may be written and read, 1 read only, -1 neither; the codes are the KIP's."""
+def test_each_code_has_a_name_and_its_rights(code: int, name: str, readable: bool) -> None:
+    """0 and 1 are read, -1 is not; the codes are the KIP's. What is written is active: see the layout."""
     mode = Mode.of_code(code)
-    assert (int(mode), str(mode), mode.writable, mode.readable) == (code, name, writable, readable)
+    assert (int(mode), str(mode), mode.readable) == (code, name, readable)
 
 
 @pytest.mark.kip("K694-25", "T-10")

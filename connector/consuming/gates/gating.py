@@ -11,7 +11,6 @@ from confluent_kafka import Message, TopicPartition
 from ....partitioner.gates.gate import Gate, Opened
 from ....partitioner.gates.proofs import provable_epoch
 from ....partitioner.gates.starts import Commit, proven_epoch, proven_position
-from ....partitioner.modes import Mode
 from ... import clock
 from ...config import ConsumerSettings
 from ...messages import Place, key_of, offset_of
@@ -121,7 +120,7 @@ class Gatekeeper:
         for owned in [o for o in self._members.owned.values() if o.topic == topic and o.started]:
             gate = opened.first_closed(owned.partition) if ordered else None
             owned.limit = inf if gate is None else gate.begins
-            if view.timeline.mode(owned.partition) is Mode.NONE:
+            if not view.timeline.mode(owned.partition).readable:
                 # KIP-694: nobody reads it any more. What lies below the cut is being deleted; above it are only strays.
                 owned.sealed_at = view.timeline.cut_of_retired(owned.partition)
                 owned.limit = min(owned.limit, owned.sealed_at)
