@@ -244,6 +244,14 @@ class Membership:
         self.before_revoke({owned.place})
         self.fetching.restart_at(owned, offset)
 
+    def check_change(self, partitions: list[TopicPartition], assigned: bool) -> None:
+        """Of the application's incremental calls outside a callback. assigned: whether these have to be owned, or must not."""
+        for p in partitions:
+            if not self._telling and ((p.topic, p.partition) in self.owned) is not assigned:
+                code = KafkaError._INVALID_ARG if assigned else KafkaError._CONFLICT
+                text = "is not assigned" if assigned else "is assigned already"
+                raise KafkaException(KafkaError(code, f"{p.topic}[{p.partition}] {text}"))
+
     def sought(self, place: TopicPartition) -> tuple[Owned, int]:
         """Of the application's seek: the partition, and the offset as a number."""
         owned = self.owned.get((place.topic, place.partition))

@@ -41,6 +41,7 @@ class PartitionControl(Serial):
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions too; inside on_assign: say where they start."""
         self._begin()
+        self._members.check_change(partitions, assigned=False)
         self._delivery.move(lambda: self._members.assign(partitions, replace=False))
 
     @alone
@@ -53,6 +54,7 @@ class PartitionControl(Serial):
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions no more. Inside on_revoke and on_lost keyorder does that by itself."""
         self._begin()
+        self._members.check_change(partitions, assigned=True)
         self._delivery.move(lambda: self._members.unassign(partitions))
 
     @alone

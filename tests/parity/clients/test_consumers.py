@@ -127,3 +127,23 @@ def test_a_member_that_was_away_for_too_long_hears_of_it_by_on_revoke(
         consumer.poll(0.2)
     assert revoked == [0]
     consumer.close()
+
+
+@BOTH
+def test_changes_of_an_assignment_that_make_no_sense(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
+    """Twice the same partition, one that is not there, a position of somebody else's."""
+    consumer = kind(group_config(kafka, topic, enable_auto_offset_store=False))
+    place = TopicPartition(topic, 0, 2)
+    consumer.incremental_assign([place])
+    assert first(consumer).offset() == 2
+    codes = []
+    for call in (
+        lambda: consumer.incremental_assign([place]),
+        lambda: consumer.incremental_unassign([TopicPartition(topic, 7)]),
+        lambda: consumer.store_offsets(offsets=[TopicPartition(topic, 7, 1)]),
+    ):
+        with pytest.raises(KafkaException) as raised:
+            call()
+        codes.append(raised.value.args[0].code())
+    assert codes == [KafkaError._CONFLICT, KafkaError._INVALID_ARG, KafkaError._STATE]
+    consumer.close()
