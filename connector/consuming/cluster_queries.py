@@ -7,39 +7,47 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from .callers import Serial, alone
 from .commit_notes import shown
 
 
-class ClusterQueries:
+class ClusterQueries(Serial):
     """The part of a consumer's face that is passed on."""
 
+    # A handler's close() is put off to the end of a call: it would free the client beneath it.
     _raw: Consumer
     _admin: AdminClient
 
+    @alone
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """As confluent_kafka.Consumer.committed, with the metadata that the application gave."""
         return shown(self._raw.committed(partitions, timeout))
 
+    @alone
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int] | None:
         """As confluent_kafka.Consumer.get_watermark_offsets."""
         return self._raw.get_watermark_offsets(partition, timeout=timeout, cached=cached)
 
+    @alone
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """As confluent_kafka.Consumer.offsets_for_times."""
         return self._raw.offsets_for_times(partitions, timeout)
 
+    @alone
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As confluent_kafka.Consumer.list_topics."""
         self._check_open()
         admin = self._admin  # the consumer's own may not return while its group rebalances
         return admin.list_topics(topic, timeout) if topic is not None else admin.list_topics(timeout=timeout)
 
+    @alone
     def cluster_id(self, timeout: float = -1) -> str:
         """As confluent_kafka.Consumer.cluster_id."""
         return self._raw.cluster_id(timeout)
 
+    @alone
     def memberid(self) -> str:
         """As confluent_kafka.Consumer.memberid."""
         return self._raw.memberid()
