@@ -16,7 +16,10 @@ from ...partitioner.epochs import OpenChange, Retirement
 from ...partitioner.layout import Layout
 from ...partitioner.modes import DELETE_ENABLE
 from ...partitioner.timeline import Timeline
+from ...partitioner.writers.lease import LeaseTerms
 from ..config import boolean
+
+_USUAL_LEASE = LeaseTerms().lease
 
 
 class Code(str, Enum):
@@ -25,6 +28,7 @@ class Code(str, Enum):
     KEYS_MOVE = "keys-move"
     STOCK_WRITERS = "stock-writers"
     NO_ORDERED_WRITER = "no-ordered-writer"
+    LONG_LEASE = "long-lease"
     CHANGE_OPEN = "change-open"
     SWITCH_OFF = "switch-off"
     COMPACTED = "compacted"
@@ -86,6 +90,20 @@ def of_change(
             )
         )
     return found
+
+
+def long_leases(topic: str, leases: Mapping[str, float], usual: float = _USUAL_LEASE) -> list[Notice]:
+    """What a long delivery time-out costs after a crash. leases: {writer: seconds}."""
+    writer = max(leases, key=lambda name: leases[name], default=None)
+    if writer is None or leases[writer] <= usual:
+        return []
+    return [
+        Notice(
+            Code.LONG_LEASE,
+            f"Writer {writer!r} of {topic} has a lease of {leases[writer]:.0f} s, since it has a long delivery.timeout.ms. "
+            "If it crashes, a change waits that long before it excludes the writer.",
+        )
+    ]
 
 
 def stock_writers(layout: Layout, partitions: int, records: int = 0) -> Notice:

@@ -64,6 +64,7 @@ class Planner:
             delay_ms=retirement.delay(topic_delay_ms(timeline)) if plan.retired else None,
         )
         warnings = notices.of_change(timeline, count, len(live), physical, self._stock_records(timeline, physical))
+        warnings += notices.long_leases(topic, {m.lease.writer: m.lease.lease_ms / 1000 for m in live})
         if plan.retired:
             compacted = is_compacted(self._admin, topic, self._servers)
             warnings += notices.of_shrink(timeline, retirement, compacted)

@@ -205,3 +205,13 @@ def test_a_plan_waits_for_signs_of_life_and_a_prepare_for_ready() -> None:
     assert "keyorder change abort" in left.next_step
     quiet = change_status(FOUR, state({}), (), now_ms=130_000)
     assert (quiet.change, quiet.since_ms, quiet.next_step) == (None, None, "")
+
+
+def test_a_plan_says_what_a_long_lease_costs() -> None:
+    """The longest one, by its writer's name; a usual one is nothing to speak of."""
+    assert notices.long_leases("orders", {}) == []
+    assert notices.long_leases("orders", {"a": 45.0}) == []
+    (found,) = notices.long_leases("orders", {"a": 45.0, "b": 322.0, "c": 60.0})
+    assert found.code is Code.LONG_LEASE
+    assert "'b'" in found.text
+    assert "322 s" in found.text
