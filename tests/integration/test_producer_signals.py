@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector.control.control_reader import ControlMessage
 from support import interrupting_producer
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, moving_key
@@ -206,3 +207,33 @@ def test_prepared_hold_and_close(kafka: KafkaUnderTest, topic_name: str) -> None
         producer.produce(topic_name, "v", key, on_delivery=lambda error, _: told.append(error))
         assert producer.close() is True
     assert [error.code() for error in told if error is not None] == [KafkaError._MSG_TIMED_OUT]
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_session_that_close_did_not_wait_for_ends_by_itself(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread stood still for longer than close() waits; then it finds the client closed, and says that it has left."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    monkeypatch.setattr("keyorder.connector.producing.producer._PATIENCE", 0.2)
+    producer = OrderedProducer(kafka.client_config())
+    producer.produce(topic_name, "v", "k")
+    assert producer.flush(30) == 0
+    session, going_on = producer._session, threading.Event()
+    poll, stands = session._reader.poll, threading.Event()
+
+    def slow(timeout: float) -> list[ControlMessage]:
+        stands.set()
+        assert going_on.wait(60)
+        return poll(timeout)
+
+    monkeypatch.setattr(session._reader, "poll", slow)
+    assert stands.wait(60)
+    assert producer.close() is True
+    assert session.is_alive()
+    going_on.set()
+    session.join(60)
+    assert not session.is_alive()
+    assert session.failure is None
+    assert not any(step.name.startswith("expelled") for step in admin.expand(topic_name, 2).steps)
