@@ -276,7 +276,9 @@ class OrderedProducer:
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """The cluster's metadata, as confluent_kafka.Producer.list_topics."""
-        return self._raw.list_topics(topic, timeout) if topic is not None else self._raw.list_topics(timeout=timeout)
+        if topic is None:
+            return self._in_client(partial(self._raw.list_topics, timeout=timeout))
+        return self._in_client(partial(self._raw.list_topics, topic, timeout))
 
     def cluster_id(self, timeout: float = -1) -> str:
         """As confluent_kafka.Producer.cluster_id."""
@@ -291,7 +293,7 @@ class OrderedProducer:
     def init_transactions(self, timeout: float = -1) -> None:
         """As confluent_kafka.Producer.init_transactions."""
         log_end = self._session.log_end()
-        self._raw.init_transactions(timeout)
+        self._in_client(partial(self._raw.init_transactions, timeout))
         self._session.took_id(log_end)
 
     def begin_transaction(self) -> None:
@@ -311,7 +313,8 @@ class OrderedProducer:
         self.flush(timeout)
         with self._lock:
             self._transactions.ending(len(self))
-        self._transactions.commit(-1 if deadline is None else max(0.0, deadline - clock.now()))
+        left = -1 if deadline is None else max(0.0, deadline - clock.now())
+        self._in_client(partial(self._transactions.commit, left))
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Drop held records (their callbacks hear of a purge), then abort the transaction."""
@@ -323,7 +326,7 @@ class OrderedProducer:
         for told in tombstones:
             told(purged)
         # What the client library has queued it drops itself. To purge it here would skip sequence numbers.
-        self._transactions.abort(timeout)
+        self._in_client(partial(self._transactions.abort, timeout))
         with self._lock:
             self._deliveries.blocked.forget_transaction(over)
             if self._deliveries.columns is not None:
@@ -335,7 +338,7 @@ class OrderedProducer:
 
         group_metadata: of OrderedConsumer.consumer_group_metadata(). Raises ConfigError when that one commits by itself.
         """
-        self._transactions.send_offsets(positions, group_metadata, timeout)
+        self._in_client(partial(self._transactions.send_offsets, positions, group_metadata, timeout))
 
     def hold_times(self) -> list[float]:
         """Seconds that held records waited before they were sent, since the last call; the newest 100 000 of them."""
@@ -400,6 +403,12 @@ class OrderedProducer:
             self._closed = True
             for sending in self._topics.values():
                 sending.close_lanes()
+
+    def _in_client(self, call: Callable[[], Any]) -> Any:
+        try:
+            return self._serving.beneath(call)
+        finally:
+            self._settle()
 
     def _settle(self) -> None:
         """What a signal handler or a callback beneath the call that ends now could not do: see Exclusion."""

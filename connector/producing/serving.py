@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import Producer
 
 from .. import clock
 from ..interruptible import Event
 
+T = TypeVar("T")
 _SLICE, _MOMENT = 0.05, 0.001
 
 
@@ -52,6 +54,19 @@ class Serving:
             self._raw.poll(0)
         finally:
             self.by_session = False
+
+    def beneath(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Any other call of the client that lasts: a signal handler may come in it, and must not close the client there."""
+        me = threading.get_ident()
+        if me in self._waiting:
+            return call(*arguments)
+        self._waiting[me] = clock.now()
+        try:
+            return call(*arguments)
+        finally:
+            self._waiting.pop(me, None)
+            if self._ended:
+                self._left.set()
 
     @property
     def inside(self) -> bool:

@@ -237,3 +237,23 @@ def test_a_session_that_close_did_not_wait_for_ends_by_itself(
     assert not session.is_alive()
     assert session.failure is None
     assert not any(step.name.startswith("expelled") for step in admin.expand(topic_name, 2).steps)
+
+
+def test_a_handler_that_closes_in_the_middle_of_a_commit(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The client is closed when the commit has ended: beneath it the client would wait for it."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    producer = OrderedProducer({**kafka.client_config(), "transactional.id": topic_name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic_name, "v", "k")
+    commit, closed = producer._transactions.commit, []
+
+    def interrupted(timeout: float) -> None:
+        closed.append(producer.close())  # as a handler does there
+        commit(timeout)
+
+    producer._transactions.commit = interrupted  # type: ignore[method-assign]
+    producer.commit_transaction(30)
+    assert closed == [False]
+    assert not producer._session.is_alive()
+    assert log_values(kafka, topic_name, 0) == [(b"k", b"v")]
