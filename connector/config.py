@@ -228,6 +228,7 @@ class ConsumerSettings:
     early_release: let go of keys that have nothing unread in the origin; early_release_keys: how many it may keep in mind.
     arrow_native: consume_arrow() uses the C library's calls where they can be had.
     strays: deliver, fail or dead-letter; dead_letter_topic: for the last of them.
+    static: a classic group's static member, which comes back without a rebalance.
     """
 
     group: str
@@ -243,6 +244,7 @@ class ConsumerSettings:
     early_release: bool
     early_release_keys: int
     incremental: bool
+    static: bool
     arrow_native: bool
     strays: str
     dead_letter_topic: str
@@ -278,6 +280,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     if on_commit is not None and not callable(on_commit):
         raise ConfigError("on_commit", f"{on_commit!r} is not callable", "give a function of (error, partitions)")
     strays, dead_letter_topic = _strays(ours)
+    classic = str(theirs.get("group.protocol", "classic")).lower() != "consumer"
     gate_keys = _choice(ours, "keyorder.gate", ("partition", "key")) == "key"
     settings = ConsumerSettings(
         group=str(group),
@@ -296,7 +299,8 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         early_release=_early_release(ours, gate_keys),
         early_release_keys=_positive(ours, "keyorder.gate.early.release.max.keys", 100_000),
         arrow_native=boolean(ours, "keyorder.arrow.native", True),
-        incremental=str(theirs.get("group.protocol", "classic")).lower() == "consumer" or "cooperative" in strategy,
+        incremental=not classic or "cooperative" in strategy,
+        static=classic and bool(theirs.get("group.instance.id")),
     )
     theirs["enable.auto.commit"] = False
     theirs["enable.auto.offset.store"] = False

@@ -103,7 +103,8 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
             self._between,
         )
         # Threads do not keep a consumer that nobody has any more; without it they end.
-        threads = [self._view, self._positions, self._origins, *((self._early,) if self._early is not None else ())]
+        others = (self._early, self._members.overlooked)
+        threads = [self._view, self._positions, self._origins, *(each for each in others if each is not None)]
         self._dropped = weakref.finalize(self, _end, [thread.retire for thread in threads])
         self._dropped.atexit = False
         self._view.start()
@@ -294,8 +295,9 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
             self._view.stop()
             self._positions.stop()
             self._origins.stop()
-            if self._early is not None:
-                self._early.stop()
+            for thread in (self._early, self._members.overlooked):
+                if thread is not None:
+                    thread.stop()
             self._strays.close()
             self._members.starter.close()
 

@@ -84,6 +84,7 @@ class Delivery:
         if not self._confirmed(wanted, deadline):
             return
         self.finish_returned()
+        self._join_for_overlooked()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -258,6 +259,14 @@ class Delivery:
                 self._members.join_again()
             fetching.begin_anew()
         self._progress.phase = Phase.REST
+
+    def _join_for_overlooked(self) -> None:
+        """Join the group anew where it has left partitions to nobody."""
+        overlooked = self._members.overlooked
+        if overlooked is not None and overlooked.found:
+            self._progress.phase = Phase.REBALANCE
+            overlooked.joining()
+            self._begin()
 
     def become_columnar(self) -> None:
         """From now on records are fetched as columns, where the C library's calls can be had."""

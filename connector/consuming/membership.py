@@ -26,6 +26,7 @@ from ..config import ConsumerSettings
 from ..messages import Place
 from .fetching import Fetching
 from .listener import KeyRebalanceListener
+from .overlooked import Overlooked
 from .owned import Owned
 from .starting import Starter
 from .starts import Starts
@@ -58,6 +59,7 @@ class Membership:
             lambda places: self.before_revoke(places),
             lambda e: self._errors.append(e),
         )
+        self.overlooked = Overlooked(starter.admin, settings.group) if settings.static else None
         self.starts = Starts(self.fetching, settings, views, starter, self.owned, self.stopped)
         self.listener: KeyRebalanceListener | None = None
         self._callbacks: dict[str, RebalanceCallback | None] = {}
@@ -85,6 +87,8 @@ class Membership:
     def unsubscribe(self) -> None:
         """Leave the group."""
         self._subscribed = []
+        if self.overlooked is not None:
+            self.overlooked.look(())
         self.fetching.raw.unsubscribe()
 
     def leave(self) -> None:
@@ -93,7 +97,7 @@ class Membership:
             self.unassign()
 
     def join_again(self) -> None:
-        """Leave the group and join it anew: a rebalance was cut short, so nobody knows what is owned."""
+        """Leave the group and join it anew: a rebalance was cut short, so nobody knows what is owned, or one is due."""
         self.rebalancing = False
         if self._subscribed:
             assigned = {(p.topic, p.partition) for p in self.fetching.raw.assignment()}
@@ -154,6 +158,9 @@ class Membership:
             self.owned[place.topic, place.partition] = Owned(place.topic, place.partition)
             self.starts.add((place.topic, place.partition), now)
         self._tell("on_assign", partitions)
+        if self.overlooked is not None:
+            named = {topic for topic in self._subscribed if not topic.startswith("^")}
+            self.overlooked.look(named | self.topics())
         self.rebalancing = False
 
     def revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
