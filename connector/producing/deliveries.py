@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from ...partitioner.hashing import key_bytes, key_hash
 from ...partitioner.routing import Route
 from ...partitioner.writers.lanes import Cohort
-from ...partitioner.writers.sending import Held, TopicSending
+from ...partitioner.writers.sending import Held, Telling, TopicSending
 from .. import clock
 from ..kafka_errors import may_still_arrive
 from .blocked import BlockedKeys
@@ -32,6 +32,7 @@ from .writer_session import WriterSession
 if TYPE_CHECKING:
     from ..arrow.producing import ColumnProducing
 
+_Report = tuple[DeliveryCallback, "KafkaError | None", Message]
 # The application dropped these by purge() or by aborting: it knows.
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
@@ -59,7 +60,7 @@ class Deliveries:
         self._only_errors = session.settings.only_errors
         self._transactional = session.settings.transactional_id is not None
         self._events: deque[Callable[[], object]] = deque()
-        self._deferred: deque[tuple[DeliveryCallback, KafkaError | None, Message]] = deque()
+        self._deferred: deque[_Report] = deque()
         self.serving = Serving(raw, self._run_deferred, lambda: exclusion.run(self.doubt))
         self.tombstones = MoveTombstones(raw, self._tombstone_resolved, log_starts, transactions, exclusion)
         self.columns: ColumnProducing | None = None
@@ -87,13 +88,21 @@ class Deliveries:
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             """A record's fate. The usual one costs no lock."""
-            if error is not None or serving.by_session:
-                self._delivered(sending, cohort, callback, error, message)
-                return
-            cohort.last = message  # before it counts as resolved, so that READY can name it
-            ended()
-            if wanted:
-                callback(None, message)  # type: ignore[misc]  # it is there
+            begun = [not wanted]
+            try:
+                if error is not None or serving.by_session:
+                    begun[0] = False
+                    self._delivered(sending, cohort, callback, error, message, begun)
+                    return
+                cohort.last = message  # before it counts as resolved, so that READY can name it
+                ended()
+                if wanted:
+                    begun[0] = True
+                    callback(None, message)  # type: ignore[misc]  # it is there
+            except BaseException:
+                if not begun[0]:
+                    self._tell_later(sending, cohort, callback, error, message)
+                raise
 
         cohort.told = callback, delivered
         return delivered
@@ -113,20 +122,26 @@ class Deliveries:
         for sending in self._session.topics.values():
             sending.doubt(now, now + self._given_up_after)
 
-    def report(self, dropped: list[Held[Record]], error: KafkaError, block: bool = False) -> None:
-        """Held records that will not be sent: the application hears of them. With or without the lock.
+    def telling(self, error: KafkaError, block: bool = False) -> Telling[Record]:
+        """How the application hears of held records that will not be sent: see Telling. Used under the lock.
 
-        block: nothing of their keys may be sent before it has. With that, under the lock.
+        block: nothing of their keys may be sent before it has.
         """
-        if dropped and error.code() not in _PURGED:
-            self._transactions.fail(error)
-        for held in dropped:
-            if block and held.key is not None and held.partition is None:
-                self._block(held.record.topic, held.key, error)
-            if held.record.callback is row_failed:
-                self._row_failed(error, undelivered(held))
-            elif held.record.callback is not None:
-                self._deferred.append((held.record.callback, error, undelivered(held)))
+
+        def told(dropped: list[Held[Record]]) -> Callable[[], object]:
+            if error.code() not in _PURGED:
+                self._transactions.fail(error)
+            reports: list[_Report] = []
+            for held in dropped:
+                if block and held.key is not None and held.partition is None:
+                    self._block(held.record.topic, held.key, error)
+                if held.record.callback is row_failed:
+                    self._row_failed(error, undelivered(held))
+                elif held.record.callback is not None:
+                    reports.append((held.record.callback, error, undelivered(held)))
+            return partial(self._deferred.extend, reports)
+
+        return told
 
     def refuse_blocked(self, topic: str, key: bytes) -> None:
         """Raise once for a key whose earlier record failed unheard: with this the application knows."""
@@ -155,7 +170,7 @@ class Deliveries:
         return count
 
     def _run_one_deferred(self) -> bool:
-        taken: list[tuple[DeliveryCallback, KafkaError | None, Message]] = []
+        taken: list[_Report] = []
         begun = False
         try:
             try:
@@ -193,18 +208,41 @@ class Deliveries:
         callback: DeliveryCallback | None,
         error: KafkaError | None,
         message: Message,
+        begun: list[bool],
     ) -> None:
-        """The fate of a record that failed, or of one that the session's thread may have served."""
+        """The fate of a record that failed, or of one that the session's thread may have served.
+
+        begun: becomes true right before the application is told. A signal's exception before that leaves it to the caller,
+        whom the client has called, once, to tell it later.
+        """
         ours = threading.get_ident() == self._session.ident
         self._exclusion.run(partial(self._resolved, sending, cohort, callback, ours, error, message))
         if callback is row_failed:
             if error is not None:
                 self._row_failed(error, message)
+            begun[0] = True
         elif callback is not None and (error is not None or not self._only_errors):
+            begun[0] = True
             if ours:
                 self._deferred.append((callback, error, message))
             else:
                 callback(error, message)
+
+    def _tell_later(
+        self,
+        sending: TopicSending[Record],
+        cohort: Cohort,
+        callback: DeliveryCallback | None,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
+        """The fate of a record whose report was broken off. It may be counted already, so it is not counted here."""
+        self._exclusion.run(partial(self._note_fate, sending, cohort, callback, True, error, message))
+        if callback is row_failed:
+            if error is not None:
+                self._row_failed(error, message)
+        elif callback is not None and (error is not None or not self._only_errors):
+            self._deferred.append((callback, error, message))
 
     def _resolved(
         self,
@@ -215,6 +253,19 @@ class Deliveries:
         error: KafkaError | None,
         message: Message,
     ) -> None:
+        self._note_fate(sending, cohort, callback, ours, error, message)
+        cohort.ended()
+
+    def _note_fate(
+        self,
+        sending: TopicSending[Record],
+        cohort: Cohort,
+        callback: DeliveryCallback | None,
+        later: bool,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
+        """Under the lock. later: the application hears of it later."""
         if error is None:
             cohort.last = message
         else:
@@ -224,10 +275,9 @@ class Deliveries:
             if key is not None:
                 # What was held behind it must not overtake it; and until the application knows, nothing may.
                 key = key_bytes(key)
-                if (ours or callback in (None, row_failed)) and error.code() not in _PURGED:
+                if (later or callback in (None, row_failed)) and error.code() not in _PURGED:
                     self._block(message.topic() or "", key, error)
-                self.report(self._holding.drop_key(sending, key), error)
-        cohort.ended()
+                sending.drop_key(key, self.telling(error))
 
     def _delivered_moved(
         self,
@@ -241,7 +291,13 @@ class Deliveries:
     ) -> None:
         """The first write of a moved key on a compacted topic: the application hears when its old homes are cleared."""
         if error is not None:
-            self._delivered(record.sending, cohort, record.callback, error, message)
+            begun = [False]
+            try:
+                self._delivered(record.sending, cohort, record.callback, error, message, begun)
+            except BaseException:
+                if not begun[0]:
+                    self._tell_later(record.sending, cohort, record.callback, error, message)
+                raise
             return
 
         def told(failure: KafkaError | None) -> None:
@@ -266,7 +322,7 @@ class Deliveries:
             told(None)
 
         self._exclusion.run(acknowledged)
-        self._delivered(record.sending, cohort, None, None, message)
+        self._delivered(record.sending, cohort, None, None, message, [False])
 
     def _cleared(self) -> None:
         self.clearing -= 1

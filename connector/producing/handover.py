@@ -87,7 +87,7 @@ class Handover:
         except Exception as error:  # whatever it is, the record was not taken
             cause = error.args[0] if error.args else None
             failed = cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
-            self._deliveries.report([Held(key, record, partition=explicit)], failed, block=True)
+            self._deliveries.telling(failed, block=True)([Held(key, record, partition=explicit)])()
 
     @staticmethod
     def _must_wait(sending: TopicSending[Any], key: bytes | None, route: Route | None, explicit: int | None) -> bool:
@@ -133,7 +133,7 @@ class Handover:
         """A row has failed: what is held of its key must not overtake it."""
         sending = self.topics[topic]
         for key in [key for key in sending.held_keys if key is not None and key_hash(key) == hashed]:
-            self._deliveries.report(self._holding.drop_key(sending, key), KafkaError(code))
+            sending.drop_key(key, self._deliveries.telling(KafkaError(code)))
 
     def place_unkeyed(self, topic: str, sending: TopicSending[Any]) -> int:
         """Unkeyed records go to any active partition, staying with one for a while so that batches fill."""
@@ -169,11 +169,11 @@ class Handover:
         """Under the lock: nothing more goes to this topic."""
         sending = self.topics.get(topic)
         if sending is not None:
-            self._deliveries.report(self._holding.drop_topic(sending), KafkaError(KafkaError._FAIL, str(error)))
+            sending.drop_held(self._deliveries.telling(KafkaError(KafkaError._FAIL, str(error))))
 
     def _expire(self) -> None:
-        expired = self._holding.drop_expired(clock.now())
-        self._deliveries.report(expired, KafkaError(KafkaError._MSG_TIMED_OUT), block=True)
+        timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
+        self._holding.drop_expired(clock.now(), self._deliveries.telling(timed_out, block=True))
 
     def _hand_over(self, record: Record, key: bytes | None, route: Route | None, explicit: int | None) -> None:
         """Give a record to the client library. Raises BufferError when its queue is full."""
@@ -232,7 +232,7 @@ class Handover:
             except (TypeError, ValueError, OverflowError) as raised:
                 error = KafkaError(KafkaError._INVALID_ARG, str(raised))
         if error is not None:
-            self._deliveries.report([held], error, block=True)
+            self._deliveries.telling(error, block=True)([held])()
             if held.key is not None:
                 self._refused[held.key] = error
         self._holding.waited(now - held.since)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from ...partitioner.routing import Route
-from ...partitioner.writers.sending import Held, TopicSending
+from ...partitioner.writers.sending import Held, Telling, TopicSending
 from .held_record import Record
 
 _TIMES = 100_000
@@ -41,22 +41,15 @@ class Holding:
         """Put a record behind all that are held. partition: where the application placed it itself. size: bytes."""
         record.sending.hold(key, record, now, partition, size)
 
-    def drop_key(self, sending: TopicSending[Record], key: bytes | None) -> list[Held[Record]]:
-        """Take out the held records of one key, whose earlier record failed."""
-        return sending.drop_key(key)
-
-    def drop_topic(self, sending: TopicSending[Record]) -> list[Held[Record]]:
-        """Take out what is held of one topic."""
-        return list(sending.drop_held())
-
-    def drop_all(self) -> list[Held[Record]]:
+    def drop_all(self, telling: Telling[Record]) -> None:
         """Take out everything (abort, purge)."""
-        return [held for sending in self._topics.values() for held in sending.drop_held()]
+        for sending in list(self._topics.values()):
+            sending.drop_held(telling)
 
-    def drop_expired(self, now: float) -> list[Held[Record]]:
+    def drop_expired(self, now: float, telling: Telling[Record]) -> None:
         """Take out what has been held too long, and what is held of the same keys behind it."""
-        topics = list(self._topics.values())
-        return [held for sending in topics for held in sending.drop_expired(now - self._seconds)]
+        for sending in list(self._topics.values()):
+            sending.drop_expired(now - self._seconds, telling)
 
     def release(self, sending: TopicSending[Record], send: Callable[[Held[Record], Route | None], bool]) -> None:
         """Offer what is held of a topic to `send`, as TopicSending.release."""

@@ -269,10 +269,9 @@ class OrderedProducer:
         self._settle()
 
     def _drop_held(self, error: KafkaError) -> None:
-        dropped = self._holding.drop_all()
-        if dropped:
+        if self._holding.count:
             self._transactions.fail(error)
-        self._deliveries.report(dropped, error)
+        self._holding.drop_all(self._deliveries.telling(error))
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """The cluster's metadata, as confluent_kafka.Producer.list_topics."""
@@ -322,7 +321,7 @@ class OrderedProducer:
         with self._lock:
             over = self._transactions.aborting()
             tombstones = self._deliveries.tombstones.abort()
-            self._deliveries.report(self._holding.drop_all(), purged)
+            self._holding.drop_all(self._deliveries.telling(purged))
         for told in tombstones:
             told(purged)
         # What the client library has queued it drops itself. To purge it here would skip sequence numbers.

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from .. import clock
 from ..interruptible import Event
@@ -63,6 +63,11 @@ class Serving:
         self._waiting[me] = clock.now()
         try:
             return call(*arguments)
+        except KafkaException:
+            raise  # the client's own: no report was broken off
+        except BaseException:
+            self._broken_off()
+            raise
         finally:
             self._waiting.pop(me, None)
             if self._ended:

@@ -37,6 +37,15 @@ class Held(Generic[R]):
     size: int = 0
 
 
+# Called with what will be dropped. What it returns is called when that is done, and makes it known in one step of the
+# interpreter, without Python code of its own: no signal's exception may come in its middle.
+Telling = Callable[[list[Held[R]]], Callable[[], object]]
+
+
+def _untold(_: object) -> Callable[[], object]:
+    return bool
+
+
 class TopicSending(Generic[R]):
     """One topic's routes, records on the way and held records. Not thread-safe: its owner holds a lock."""
 
@@ -237,14 +246,11 @@ class TopicSending(Generic[R]):
                 self.held_bytes = 0
         return sent
 
-    def drop_held(self) -> Iterator[Held[R]]:
+    def drop_held(self, telling: Telling[R] = _untold) -> list[Held[R]]:
         """Take out everything that is held, oldest first (abort, purge)."""
-        while self.held:
-            held = self.held.popleft()
-            self._forget(held)
-            yield held
+        return self._drop(list(self.held), deque(), telling)
 
-    def drop_expired(self, before: float) -> list[Held[R]]:
+    def drop_expired(self, before: float, telling: Telling[R] = _untold) -> list[Held[R]]:
         """Take out what is held since `before` or longer, and what is held of the same keys behind it; oldest first."""
         if not self.held or self.held[0].since > before:
             return []
@@ -253,10 +259,7 @@ class TopicSending(Generic[R]):
         kept: deque[Held[R]] = deque()
         for held in self.held:
             (dropped if held.since <= before or held.key in keys else kept).append(held)
-        self.held = kept
-        for held in dropped:
-            self._forget(held)
-        return dropped
+        return self._drop(dropped, kept, telling)
 
     @property
     def held_keys(self) -> Collection[bytes | None]:
@@ -267,13 +270,22 @@ class TopicSending(Generic[R]):
         """Whether records that are sent now are counted there."""
         return self._current.get(cohort.partition) is cohort
 
-    def drop_key(self, key: bytes | None) -> list[Held[R]]:
+    def drop_key(self, key: bytes | None, telling: Telling[R] = _untold) -> list[Held[R]]:
         """Take out the held records of one key, whose earlier record failed."""
-        dropped = [h for h in self.held if h.key == key]
-        if dropped:
-            self.held = deque(h for h in self.held if h.key != key)
-            self._held_keys.pop(key, None)
-            self.held_bytes -= sum(h.size for h in dropped)
+        dropped = [held for held in self.held if held.key == key]
+        return self._drop(dropped, deque(held for held in self.held if held.key != key), telling) if dropped else []
+
+    def _drop(self, dropped: list[Held[R]], kept: deque[Held[R]], telling: Telling[R]) -> list[Held[R]]:
+        if not dropped:
+            return dropped
+        keys: dict[bytes | None, int] = {}
+        for held in kept:
+            keys[held.key] = keys.get(held.key, 0) + 1
+        size = sum(held.size for held in kept)
+        tell = telling(dropped)
+        # No signal's exception comes between these two, as no Python code is called: what is dropped is told, or still held.
+        self.held, self._held_keys, self.held_bytes = kept, keys, size
+        tell()
         return dropped
 
     def _is_waiting(self, key: bytes) -> bool:

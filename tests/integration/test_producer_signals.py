@@ -12,11 +12,14 @@ import sys
 import threading
 import weakref
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from confluent_kafka import KafkaError, Message
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.control.control_reader import ControlMessage
+from keyorder.connector.producing import deliveries, holding, serving
+from keyorder.partitioner.writers import sending
 from support import interrupting_producer
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, moving_key
@@ -257,3 +260,110 @@ def test_a_handler_that_closes_in_the_middle_of_a_commit(kafka: KafkaUnderTest, 
     assert closed == [False]
     assert not producer._session.is_alive()
     assert log_values(kafka, topic_name, 0) == [(b"k", b"v")]
+
+
+class _Raised(BaseException):
+    """What a signal handler raises."""
+
+
+class _At:
+    """Raises once, at one of the steps of the files named at which an interpreter lets a signal handler run.
+
+    That is where a function begins and where a built-in one has returned. The one step left out is the first of what the
+    client itself calls: what is raised there the interpreter lets out before any line of it has run.
+    """
+
+    def __init__(self, step: int, *files: str) -> None:
+        self._left, self._files, self.raised = step, files, ""
+
+    def __enter__(self) -> _At:
+        sys.setprofile(self._seen)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        sys.setprofile(None)
+        return isinstance(error, _Raised)
+
+    def _seen(self, frame: FrameType, event: str, _: object) -> None:
+        if event not in ("call", "c_return") or frame.f_code.co_filename not in self._files or self.raised:
+            return
+        back = frame.f_back
+        if event == "call" and back is not None and back.f_code.co_filename == serving.__file__:
+            return
+        self._left -= 1
+        if self._left < 0:
+            self.raised = f"{frame.f_code.co_name}:{frame.f_lineno}"
+            raise _Raised
+
+
+def _settled(producer: OrderedProducer) -> None:
+    """Poll and flush until nothing is left, as an application does that goes on."""
+    until(lambda: producer.poll(0) >= 0 and producer.flush(1) == 0)
+
+
+def test_a_signal_behind_the_count_of_a_report_loses_no_callback(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The record is counted as resolved, and its callback runs with the next call."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    told: list[KafkaError | None] = []
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, "v", "k")
+        assert producer.flush(30) == 0
+        cohort = producer._topics[topic_name].cohort(0)
+        ended = cohort.ended
+
+        def interrupted() -> int:
+            before = ended()
+            if threading.current_thread() is threading.main_thread():
+                cohort.ended = ended
+                raise _Raised
+            return before
+
+        cohort.ended = interrupted
+        producer.produce(topic_name, "v", "k", on_delivery=lambda error, _: told.append(error))
+        with pytest.raises(_Raised):
+            producer.flush(30)
+        assert producer.flush(30) == 0
+    assert told == [None]
+
+
+def test_a_signal_in_the_report_of_a_failure_loses_no_callback(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """At each step between the client's call and the application's callback: it is called once, if later."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    told: list[int] = []
+    with OrderedProducer({**kafka.client_config(), "linger.ms": 5_000}) as producer:
+        producer._session.serve = lambda: None  # no other thread takes the report
+        for step in itertools.count():
+            producer.produce(topic_name, "v", f"{step}", on_delivery=lambda *_, step=step: told.append(step))
+            producer.purge()
+            with (at := _At(step, deliveries.__file__)):
+                producer.poll(30)
+            _settled(producer)
+            assert told.count(step) == 1, (step, at.raised)
+            if not at.raised:
+                break
+    assert step > 5
+
+
+def test_a_signal_while_held_records_are_dropped_loses_no_callback(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Each is still held, or its callback is called, once."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    told: list[tuple[int, int]] = []
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, "v", key)
+        assert producer.flush(30) == 0
+        with prepared(kafka, topic_name, 2, producer):
+            for step in itertools.count():
+                numbers = [(step, number) for number in range(3)]
+                for number in numbers:
+                    producer.produce(topic_name, "v", key, on_delivery=lambda _, __, number=number: told.append(number))
+                assert len(producer) == 3
+                with (at := _At(step, deliveries.__file__, sending.__file__, holding.__file__)):
+                    producer.purge()
+                producer.purge()
+                _settled(producer)
+                assert [number for number in told if number[0] == step] == numbers, at.raised
+                if not at.raised:
+                    break
+    assert step > 10
