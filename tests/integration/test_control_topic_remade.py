@@ -43,7 +43,12 @@ def test_running_clients_stop_and_a_new_reader_does_not_take_the_topic_for_unman
         new.subscribe([topic_name])
         with pytest.raises(TimelineRegressionError):
             read(new, 3)
-    raised = stopped(lambda: producer.produce(topic_name, "never", key))
+
+    def go_on() -> None:
+        producer.produce(topic_name, "late", key)
+        producer.poll(0.05)  # the queue is no place to wait in
+
+    raised = stopped(go_on)
     assert isinstance(raised, TimelineRegressionError)
     producer.close()
 
