@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -272,6 +273,9 @@ class ControllerRun:
             future = admin.create_partitions([NewPartitions(topic, count)], operation_timeout=10)[topic]
             try:
                 future.result(15)
+            except FutureTimeout as raised:
+                # The broker that was asked may have just died: the next life asks another one, and the count decides.
+                raise BrokerUnreachableError(self._bootstrap, f"create the partitions of topic {topic}") from raised
             except KafkaException as raised:
                 # Somebody was faster: the count is what matters, and it is looked at below.
                 if raised.args[0].code() != KafkaError.INVALID_PARTITIONS:
