@@ -106,11 +106,15 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
 def record_limit(admin: AdminClient, bootstrap_servers: str) -> int:
     """How many bytes a timeline may have: half of what `_keyorder` takes, so that an edit fits in any case.
 
-    A user that may not describe the control topic's configuration goes by Kafka's default. Raises BrokerUnreachableError.
+    Kafka's default counts for a user that may not describe the control topic, and while the broker that would answer has
+    just died: a change has to survive that, and gives its attempt up where the record does not fit after all.
     """
     try:
+        # The client would go on asking a broker that has died; a look at the cluster shows it another one.
+        with translated("list", "topics", bootstrap_servers):
+            admin.list_topics(timeout=5.0)
         found = topic_config(admin, CONTROL_TOPIC, bootstrap_servers)
-    except NotAuthorizedError:
+    except (NotAuthorizedError, BrokerUnreachableError):
         found = {}
     return int(found.get("max.message.bytes", _DEFAULT_MESSAGE_BYTES)) // 2
 
