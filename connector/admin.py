@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ..partitioner.adoption import KeySample
 from ..partitioner.changes.terms import ChangeTerms
@@ -22,6 +22,7 @@ from ..partitioner.errors import (
     KeyorderError,
     NotAuthorizedError,
     OrderError,
+    ReleasedTopicError,
     TopicNotFoundError,
     UnmanagedTopicError,
 )
@@ -29,6 +30,7 @@ from ..partitioner.hashing import DEFAULT_HASH
 from ..partitioner.layout import Layout, same_routing
 from ..partitioner.timeline import Timeline
 from . import clock
+from .attempts import Attempts
 from .config import connection_of, split
 from .control.control_topics import ensure, existing
 from .control.rights import require_controller, require_new, require_visible
@@ -47,6 +49,7 @@ from .operations.lookup import timeline_now, timelines_now
 from .operations.notices import Notice
 from .operations.outcomes import DeletePartitions, DeletePartitionsResult, outcomes, refused
 from .operations.planning import Planner
+from .operations.releasing import Release, Releasing
 from .operations.stray_scan import scan
 from .operations.topic_settings import altered, settings_of_existing, split_topic_config
 from .topology.controller import TopologyController
@@ -188,10 +191,25 @@ class TopicAdmin:
         Raises ConfigError for others, ChangeOpenError while the layout is being changed, and as `timeline`.
         """
         ours = settings_of_existing(config)
-        altered(self.timeline(topic), ours)  # refused before anybody is fenced
+        altered(self._under_management(topic), ours)  # refused before anybody is fenced
         require_controller(self._admin, self._bootstrap)
         edit(self._config, topic, lambda timeline: altered(timeline, ours))
         return self.describe(topic, groups=())
+
+    def release(self, topic: str, dry_run: bool = False, timeout: float = 60.0) -> Release:
+        """Give the topic back to stock clients, where they keep its keys in order; `adopt` takes it back.
+
+        It has to be at a count at which stock producers of its hash place keys as keyorder does, with no open change, no
+        live OrderedProducer, and no group before a closed gate. Its timeline stays, for ordered readers of older records.
+        Afterwards an OrderedProducer, `expand`, `shrink`, `drain` and `alter` refuse the topic, and no controller looks
+        after it. dry_run: change nothing, and answer with all obstacles. timeout: seconds for the leases of killed writers.
+
+        Raises NotReleasableError with all obstacles, NotAuthorizedError, ControllerFencedError, and as `timeline`.
+        """
+        timeline = self.timeline(topic)
+        if not dry_run:
+            require_controller(self._admin, self._bootstrap)
+        return Releasing(self._config, self._admin, timeline).run(dry_run, timeout)
 
     def sample(self, topic: str, timeout: float = 20.0) -> KeySample:
         """What the newest and oldest records of a topic show of its hash, as `adopt` would look at them; changes nothing.
@@ -228,7 +246,7 @@ class TopicAdmin:
         present one, ChangeOpenError while the topic goes to another count, UnmanagedTopicError, WriterLateError,
         TruncationError, ControllerFencedError and Kafka's own.
         """
-        timeline = self.timeline(topic)
+        timeline = self._under_management(topic)
         if count < timeline.newest.count:
             raise CountError(topic, timeline.newest.count, count, "expand only grows, use shrink for a lower count")
         return self._change(timeline, count, None, notices.of_change(timeline, count), timeout)
@@ -257,7 +275,7 @@ class TopicAdmin:
         Raises as `expand`; ConfigError where the switch is off; CountError for a count above the present one or below the
         initial one.
         """
-        timeline = self.timeline(topic)
+        timeline = self._under_management(topic)
         newest = timeline.newest
         if count > newest.count:
             raise CountError(topic, newest.count, count, "shrink only retires, use expand for a higher count")
@@ -339,7 +357,7 @@ class TopicAdmin:
         rehoming: lets the surviving values of a compacted topic go to their keys' present homes; without it its retired
         partitions are kept. The same call again resumes one that was killed. Raises as `expand`, and ScanOutdatedError.
         """
-        return (drainer or Drainer(self._config)).turn(self.timeline(topic), rehoming)
+        return (drainer or Drainer(self._config)).turn(self._under_management(topic), rehoming)
 
     def rehoming_plans(self, topic: str) -> list[RehomingPlan]:
         """What re-homing would do to each retired partition of a compacted topic; reads their logs, changes nothing."""
@@ -373,6 +391,13 @@ class TopicAdmin:
         timeline.check_identity(identity.topic_id, identity.cluster_id)
         return timeline
 
+    def _under_management(self, topic: str) -> Timeline:
+        """Its timeline, to be changed. Raises as `timeline`, and ReleasedTopicError."""
+        timeline = self.timeline(topic)
+        if timeline.released is not None:
+            raise ReleasedTopicError(topic, timeline.released)
+        return timeline
+
     def managed(self, topic: str) -> Timeline | None:
         """The topic's timeline, or None when it has none."""
         if not existing(self._admin, self._bootstrap):
@@ -404,7 +429,7 @@ class TopicAdmin:
         """
         timeline = self.timeline(topic)
         identity = identify(self._admin, topic, self._bootstrap)
-        offsets = GroupOffsets(self._admin, self._bootstrap)
+        offsets = GroupOffsets(self._config, self._admin)
         committed = offsets.of_topic(topic) if groups is None else offsets.committed(groups, topic)
         state = ControlState(self._config, self._admin)
         try:
@@ -422,7 +447,7 @@ class TopicAdmin:
 
     def _describe_new(self, topic: str, timeout: float) -> TopicDescription:
         """`describe` of a topic that was just made, or deleted and made again: a broker hears of that late."""
-        return Retrying(
+        return Attempts(
             stop=stop_after_delay(min(timeout, JUST_MADE)),
             wait=wait_fixed(0.1),
             retry=retry_if_exception_type(TopicNotFoundError),
@@ -445,7 +470,7 @@ class TopicAdmin:
             return [drain_status(timeline, drain, False, {}) for drain in timeline.drains]
         compacted = self._compacted(timeline.topic)
         named = sorted({group for drain in left for group in drain.retirement.groups})
-        committed = GroupOffsets(self._admin, self._bootstrap).committed(named, timeline.topic)
+        committed = GroupOffsets(self._config, self._admin).committed(named, timeline.topic)
         return [drain_status(timeline, drain, compacted, committed) for drain in timeline.drains]
 
     def _compacted(self, topic: str) -> bool:

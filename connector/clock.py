@@ -13,5 +13,14 @@ now: partial[float] = partial(time.clock_gettime, _CLOCK)
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970, for people to read. Never for a decision."""
+    """Milliseconds since 1970, for people to read, and for what others measure by it, such as when a token ends.
+
+    It may jump. Where order depends on what is decided by it, there is a margin or a second clock: an epoch is folded with an
+    hour to spare, and for an expulsion the broker's stamps have to say the same.
+    """
     return time.time_ns() // 1_000_000
+
+
+def utc_now() -> str:
+    """This moment by the machine's clock, as in 2030-01-31T12:00:00Z. For people to read."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

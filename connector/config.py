@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from ..partitioner.errors import ConfigError
 from ..partitioner.writers.lease import LeaseTerms
+from .shared_token import SharedToken
 
 # What a client of ours needs to reach the same cluster as the user's client, and no more.
 _CONNECTION = (
@@ -50,6 +51,15 @@ def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
+def given(config: Mapping[str, Any] | None, named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A client's settings as the client library takes them: a mapping, names, or both. TypeError for neither."""
+    if named:
+        return {**({} if config is None else config), **named}
+    if config is None:
+        raise TypeError("expected configuration dict")
+    return config
+
+
 def boolean(config: Mapping[str, Any], name: str, default: bool) -> bool:
     """A boolean setting, spelled as librdkafka spells them."""
     value = config.get(name, default)
@@ -64,6 +74,12 @@ def milliseconds(config: Mapping[str, Any], name: str, default: int) -> float:
     return _positive(config, name, default, " of milliseconds") / 1000
 
 
+def _commit_interval(config: Mapping[str, Any]) -> float:
+    """`auto.commit.interval.ms` in seconds. As in the client library, 0 leaves the commits to revocations and to close()."""
+    name = "auto.commit.interval.ms"
+    return float("inf") if str(config.get(name)) == "0" else milliseconds(config, name, 5_000)
+
+
 def _positive(config: Mapping[str, Any], name: str, default: int, of: str = "") -> int:
     """A whole number above 0. of: what it counts, for the error."""
     value = config.get(name, default)
@@ -72,7 +88,11 @@ def _positive(config: Mapping[str, Any], name: str, default: int, of: str = "") 
     except (TypeError, ValueError):
         number = 0
     if number <= 0:
-        raise ConfigError(name, f"{value!r} is not a positive number{of}", f"the default is {default}")
+        raise ConfigError(
+            name,
+            f"{value!r} is not a positive number{of}",
+            f"the default is {default}" if default else "give a whole number above 0",
+        )
     return number
 
 
@@ -95,7 +115,30 @@ def split(config: Mapping[str, Any], known: Mapping[str, object], what: str) -> 
     theirs = {k: v for k, v in config.items() if k not in ours}
     if not (theirs.get("bootstrap.servers") or theirs.get("metadata.broker.list")):
         raise ConfigError("bootstrap.servers", "it is missing", 'give it as "host:port[,host:port]"')
+    token = theirs.get("oauth_cb")
+    if callable(token) and not isinstance(token, SharedToken):
+        theirs["oauth_cb"] = SharedToken(token)
     return ours, theirs
+
+
+_METRICS_OPTIONS = {
+    "keyorder.metrics.port": "serve /metrics there",
+    "keyorder.metrics.host": "the address to serve them on (127.0.0.1)",
+}
+
+
+def _metrics_at(ours: Mapping[str, Any]) -> tuple[str, int] | None:
+    """(host, port) of the metrics, None where they are not served. Raises ConfigError."""
+    if "keyorder.metrics.port" not in ours:
+        if "keyorder.metrics.host" in ours:
+            raise ConfigError(
+                "keyorder.metrics.host", "without a port nothing is served", "set keyorder.metrics.port too"
+            )
+        return None
+    port = _positive(ours, "keyorder.metrics.port", 0)
+    if port > 65_535:
+        raise ConfigError("keyorder.metrics.port", f"{port} is no port", "give one from 1 to 65535")
+    return str(ours.get("keyorder.metrics.host", "127.0.0.1")), port
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +153,7 @@ class ProducerSettings:
     most_bytes: the largest record.
     arrow_native: produce_arrow() uses the C library's calls where they can be had.
     on_delivery: for records without a callback of their own. only_errors: callbacks hear of failures alone.
+    metrics_at: host and port of its metrics, None: not served.
     """
 
     writer_id: str | None
@@ -126,6 +170,7 @@ class ProducerSettings:
     arrow_native: bool = True
     on_delivery: Callable[..., None] | None = None
     only_errors: bool = False
+    metrics_at: tuple[str, int] | None = None
 
 
 _PRODUCER_OPTIONS = {
@@ -137,6 +182,7 @@ _PRODUCER_OPTIONS = {
     "keyorder.lease.ms": "how long this writer may be silent (45000)",
     "keyorder.lease.renew.interval.ms": "how often it says that it lives (10000)",
     "keyorder.lease.margin.ms": "kept free at the end of a lease (2000)",
+    **_METRICS_OPTIONS,
 }
 # How much longer than it must be a lease is that follows a long delivery time-out: a renewal may take a while to be read back.
 _LEASE_SLACK = 10.0
@@ -170,6 +216,7 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
         arrow_native=boolean(ours, "keyorder.arrow.native", True),
         on_delivery=on_delivery,
         only_errors=only_errors,
+        metrics_at=_metrics_at(ours),
     )
     theirs[timeout_name] = round(terms.delivery_timeout * 1000)
     theirs["enable.idempotence"] = True
@@ -228,7 +275,10 @@ class ConsumerSettings:
     early_release: let go of keys that have nothing unread in the origin; early_release_keys: how many it may keep in mind.
     arrow_native: consume_arrow() uses the C library's calls where they can be had.
     strays: deliver, fail or dead-letter; dead_letter_topic: for the last of them.
+    cooperative: a member of a classic group that keeps its partitions while the group rebalances.
+    growth_interval: seconds between two looks at the subscribed topics' counts; None: only when a timeline changes.
     static: a classic group's static member, which comes back without a rebalance.
+    metrics_at: host and port of its metrics, None: not served.
     """
 
     group: str
@@ -244,11 +294,14 @@ class ConsumerSettings:
     early_release: bool
     early_release_keys: int
     incremental: bool
+    cooperative: bool
+    growth_interval: float | None
     static: bool
     arrow_native: bool
     strays: str
     dead_letter_topic: str
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None] | None
+    metrics_at: tuple[str, int] | None = None
 
 
 _CONSUMER_OPTIONS = {
@@ -261,7 +314,11 @@ _CONSUMER_OPTIONS = {
     "keyorder.hold.max.messages": "held in memory per closed gate (10000)",
     "keyorder.strays": "deliver, fail or dead-letter what was written against the layout (deliver)",
     "keyorder.strays.dead.letter.topic": "where dead-letter moves them",
+    **_METRICS_OPTIONS,
 }
+
+
+_REFRESH = "topic.metadata.refresh.interval.ms"
 
 
 def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict[str, Any]]:
@@ -286,7 +343,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         group=str(group),
         ordered=boolean(ours, "enable.ordered.delivery", True),
         auto_commit=boolean(theirs, "enable.auto.commit", True),
-        auto_commit_interval=milliseconds(theirs, "auto.commit.interval.ms", 5_000),
+        auto_commit_interval=_commit_interval(theirs),
         auto_store=boolean(theirs, "enable.auto.offset.store", True),
         start_at_latest=known_or_error[reset],
         partition_eof=boolean(theirs, "enable.partition.eof", False),
@@ -300,18 +357,33 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         early_release_keys=_positive(ours, "keyorder.gate.early.release.max.keys", 100_000),
         arrow_native=boolean(ours, "keyorder.arrow.native", True),
         incremental=not classic or "cooperative" in strategy,
+        cooperative=classic and "cooperative" in strategy,
+        growth_interval=_growth_interval(theirs),
         static=classic and bool(theirs.get("group.instance.id")),
+        metrics_at=_metrics_at(ours),
     )
     theirs["enable.auto.commit"] = False
     theirs["enable.auto.offset.store"] = False
     theirs["enable.partition.eof"] = True
     # A position that the log no longer holds is settled by us, always towards the log start: `latest` would skip records.
     theirs["auto.offset.reset"] = "error"
-    # The second line for new partitions; the first is a look at the cluster when the timeline changes.
-    theirs.setdefault("topic.metadata.refresh.interval.ms", 10_000)
+    # The second line for new partitions; the first is a look at the cluster when the timeline changes. A cooperative member
+    # may not see them while it rebalances (`connector.consuming.growth_watch`).
+    theirs.setdefault(_REFRESH, 10_000)
+    if settings.cooperative:
+        theirs[_REFRESH] = -1
     # Its own default lets a reader that has emptied a full queue wait for a whole second before it fetches again.
     theirs.setdefault("fetch.queue.backoff.ms", 20)
     return settings, theirs
+
+
+def _growth_interval(theirs: Mapping[str, Any]) -> float | None:
+    value = theirs.get(_REFRESH, 10_000)
+    try:
+        interval = int(value)
+    except (TypeError, ValueError):
+        raise ConfigError(_REFRESH, f"{value!r} is not a number of milliseconds", "the default is 10000") from None
+    return interval / 1000 if interval > 0 else None
 
 
 def _early_release(ours: Mapping[str, Any], gate_keys: bool) -> bool:

@@ -12,16 +12,17 @@ from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import BrokerUnreachableError
 from ..partitioner.gates.gate import Gates
-from ..partitioner.gates.starts import Commit, epoch_of, proven_epoch
+from ..partitioner.gates.starts import Commit, proven_epoch
 from ..partitioner.timeline import Timeline
+from .group_commits import GroupCommits
 from .kafka_errors import translate
-
-_AT_ONCE = 50
+from .messages import Place
+from .metadata import partition_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +106,18 @@ def group_gates(
 
 
 class GroupOffsets:
-    """Reads committed offsets of groups through an admin client; joins nothing. Thread-safe as the client is."""
+    """Reads committed offsets of groups; joins nothing. Thread-safe; `close` it if it keeps clients.
 
-    def __init__(self, admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> None:
-        self._admin, self._servers, self._timeout = admin, bootstrap_servers, timeout
+    config: settings of a client; only those of the connection are used. keep: as of `GroupCommits`.
+    """
+
+    def __init__(self, config: Mapping[str, Any], admin: AdminClient, timeout: float = 10.0, keep: int = 0) -> None:
+        self._admin, self._servers, self._timeout = admin, str(config.get("bootstrap.servers")), timeout
+        self._commits = GroupCommits(config, keep)
+
+    def close(self) -> None:
+        """Release the clients that are kept."""
+        self._commits.close()
 
     def groups(self) -> list[str]:
         """Every consumer group that this user may see, with or without members, by name.
@@ -133,53 +142,26 @@ class GroupOffsets:
         return {group: commits for group, commits in self.committed(self.groups(), topic).items() if commits}
 
     def on_topics(self, groups: Iterable[str], topics: Collection[str]) -> dict[str, dict[str, dict[int, Commit]]]:
-        """{group: {topic: {partition: its commit}}} in one request per group. Raises as `committed`."""
-        waiting = list(dict.fromkeys(groups))
+        """{group: {topic: {partition: its commit}}} in one request per group. Raises as `committed`.
+
+        Nothing is committed on a topic that is not there, or that this user may not see.
+        """
+        asked = list(groups)
         found: dict[str, dict[str, dict[int, Commit]]] = {}
-        while waiting:
-            now, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
-            asked = {
-                group: self._admin.list_consumer_group_offsets(
-                    # A pending transactional offset must not hide the others.
-                    [ConsumerGroupTopicPartitions(group)],
-                    require_stable=False,
-                    request_timeout=self._timeout,
-                )[group]
-                for group in now
-            }
-            for group, future in asked.items():
-                found[group] = self._commits(group, topics, future)
+        for group, commits in self._commits.read(asked, self._places(topics) if asked else [], self._timeout).items():
+            by_topic = found[group] = {}
+            for (topic, partition), commit in commits.items():
+                by_topic.setdefault(topic, {})[partition] = commit
         return found
 
-    def _commits(self, group: str, topics: Collection[str], future: Future[Any]) -> dict[str, dict[int, Commit]]:
-        commits: dict[str, dict[int, Commit]] = {}
-        try:
-            answers: list[TopicPartition] = self._answer(
-                future, "read the offsets of", f"group {group}"
-            ).topic_partitions
-        except _NoSuchGroup:
-            return {}
-        for answer in answers or []:
-            if answer.topic not in topics:
-                continue
-            if answer.error is not None:
-                raise translate(answer.error, "read the offsets of", f"group {group}", self._servers)
-            if answer.offset >= 0:
-                commits.setdefault(answer.topic, {})[answer.partition] = Commit(
-                    answer.offset, epoch_of(answer.metadata)
-                )
-        return commits
+    def _places(self, topics: Collection[str]) -> list[Place]:
+        counts = partition_counts(self._admin, topics, self._servers, self._timeout)
+        return [(topic, partition) for topic, count in counts.items() for partition in range(count)]
 
     def _answer(self, future: Future[Any], operation: str, resource: str) -> Any:
         try:
             return future.result(self._timeout + 1)
         except KafkaException as raised:
-            if raised.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                raise _NoSuchGroup from raised
             raise translate(raised.args[0], operation, resource, self._servers) from raised
         except FutureTimeout as raised:
             raise BrokerUnreachableError(self._servers, f"{operation} {resource}") from raised
-
-
-class _NoSuchGroup(Exception):
-    """A group that was deleted since it was listed, or that never was: it has no commits."""

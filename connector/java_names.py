@@ -28,10 +28,15 @@ WITHOUT_COUNTERPART = {
     "auto.include.jmx.reporter", "default.api.timeout.ms", "exclude.internal.topics", "max.block.ms",
     "max.poll.records", "metadata.max.idle.ms", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
-    "sasl.client.callback.handler.class", "security.providers", "socket.connection.setup.timeout.max.ms",
-    "ssl.cipher.suites", "ssl.enabled.protocols", "ssl.keystore.type", "ssl.protocol", "ssl.truststore.type",
-    "ssl.engine.factory.class", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm",
+    "sasl.client.callback.handler.class", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms", "sasl.login.retry.backoff.ms",
+    "security.providers", "socket.connection.setup.timeout.max.ms", "ssl.enabled.protocols", "ssl.engine.factory.class",
+    "ssl.keymanager.algorithm", "ssl.keystore.type", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm", "ssl.truststore.type",
 }  # fmt: skip
+# Java's names of cipher suites are not those of the library: a worker goes by the library's own choice.
+_CIPHERS = {"ssl.cipher.suites"}
 # Data reaches the clients of a worker as bytes: what these are set to cannot matter.
 _SERIALIZERS = {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}
 _REFUSED = {
@@ -41,13 +46,13 @@ _REFUSED = {
     "transactional.id": ("a source task's transactional id is the worker's to give", "leave it out"),
 }
 # Java's own partitioners by key: where keys go is keyorder's to say, and records without one are spread as by them.
-_USUAL_PARTITIONERS = ("", "DefaultPartitioner", "UniformStickyPartitioner")
+USUAL_PARTITIONERS = ("", "DefaultPartitioner", "UniformStickyPartitioner")
 _ASSIGNORS = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
-_LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
+LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 
 
 class ClientSettings:
@@ -65,7 +70,7 @@ class ClientSettings:
         for name, value in given.items():
             if name in _SERIALIZERS:
                 continue
-            if name in WITHOUT_COUNTERPART:
+            if name in WITHOUT_COUNTERPART or name in _CIPHERS:
                 self._warn(f"{prefix}{name}", "has no counterpart in the client library here and is left out")
             elif name in _REFUSED:
                 self._refuse(prefix, name, value)
@@ -76,7 +81,7 @@ class ClientSettings:
                     raise ConfigError(f"{prefix}{name}", "a record's key decides its partition", "leave it out")
             elif name == "partition.assignment.strategy":
                 made[name] = self._assignors(prefix, value)
-            elif (level := _LEVEL.fullmatch(name)) is not None:
+            elif (level := LEVEL.fullmatch(name)) is not None:
                 if given.get("compression.type", "").strip() == level[1]:
                     made["compression.level"] = value
             else:
@@ -97,7 +102,7 @@ class ClientSettings:
 
     @staticmethod
     def _refuse(prefix: str, name: str, value: str) -> None:
-        if name == "partitioner.class" and value.strip().rpartition(".")[2] in _USUAL_PARTITIONERS:
+        if name == "partitioner.class" and value.strip().rpartition(".")[2] in USUAL_PARTITIONERS:
             return
         problem, fix = _REFUSED[name]
         if value.strip():
@@ -126,16 +131,31 @@ class ClientSettings:
 
 
 def check(config: Mapping[str, object], prefix: str, kind: str) -> None:
-    """Let the client library judge each value. Raises ConfigError with the name of the one that it does not take."""
-    for name, value in config.items():
-        if name.startswith("keyorder.") or name == "enable.ordered.delivery":
-            continue
-        try:
-            _client({name: value}, kind)
-        except (KafkaException, TypeError, ValueError):
-            raise ConfigError(
-                f"{prefix}{name}", "the client library does not take its value", "see the library's CONFIGURATION.md"
-            ) from None
+    """Let the client library judge the values. Raises ConfigError with the name of the one that it does not take.
+
+    Together, as a client will get them: `security.protocol` alone is refused where its mechanism is another setting's.
+    """
+    # Without an address the clients that judge reach nobody.
+    left_out = ("enable.ordered.delivery", "bootstrap.servers", "metadata.broker.list")
+    theirs = {
+        name: value for name, value in config.items() if not name.startswith("keyorder.") and name not in left_out
+    }
+    if _takes(theirs, kind):
+        return
+    without = (name for name in theirs if _takes({n: v for n, v in theirs.items() if n != name}, kind))
+    alone = (name for name, value in theirs.items() if not _takes({name: value}, kind))
+    blamed = next(without, None) or next(alone, None) or ", ".join(theirs)
+    raise ConfigError(
+        f"{prefix}{blamed}", "the client library does not take its value", "see the library's CONFIGURATION.md"
+    )
+
+
+def _takes(config: Mapping[str, object], kind: str) -> bool:
+    try:
+        _client(config, kind)
+    except (KafkaException, TypeError, ValueError):
+        return False
+    return True
 
 
 @lru_cache(maxsize=1024)
@@ -152,7 +172,7 @@ def known(name: str, kind: str) -> bool:
     return True
 
 
-def _client(config: dict[str, object], kind: str) -> None:
+def _client(config: Mapping[str, object], kind: str) -> None:
     """Make a client that reaches nobody, and forget it."""
     quiet = {**config, "logger": logging.getLogger("keyorder.librdkafka")}
     if kind == "producer":

@@ -13,8 +13,10 @@ from ..partitioner.errors import (
     KafkaOperationError,
     KeyorderError,
     NotAuthorizedError,
+    PeerError,
     TopicNotFoundError,
 )
+from .interruptible import raise_lost
 
 _UNREACHABLE = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 # What failed in these ways may be on the wire still.
@@ -25,15 +27,19 @@ _UNAUTHORIZED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+# The coordinator is another broker, or will be one in a moment.
+COORDINATOR_MOVES = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 # The library marks an answer of the broker as retriable, but not its own words for "that broker has just gone".
 _PASSING = {
+    *COORDINATOR_MOVES,
     KafkaError._DESTROY_BROKER,
     KafkaError._WAIT_COORD,
     KafkaError._NOENT,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     # The group rebalances: the member gets a new generation, or joins anew, by itself.
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.REBALANCE_IN_PROGRESS,
@@ -95,6 +101,24 @@ def translated(operation: str, resource: str, bootstrap_servers: str = "?") -> I
         yield
     except KafkaException as raised:
         raise translate(raised.args[0], operation, resource, bootstrap_servers) from raised
+
+
+def meant(raised: KafkaException | SystemError) -> KafkaError:
+    """The client library's error. Raises what a signal's handler has raised, if this is what became of it.
+
+    A fatal error, or a signal, that meets the library as it calls a delivery callback leaves it as a SystemError.
+    """
+    if isinstance(raised, SystemError):
+        if not isinstance(raised.__cause__, KafkaException):
+            raise_lost(raised)
+        raised = raised.__cause__
+    error: KafkaError = raised.args[0]
+    return error
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether it came from the cluster and the same call may succeed a moment later."""
+    return isinstance(error, PeerError) and error.retriable
 
 
 def may_still_arrive(code: int, transactional: bool) -> bool:

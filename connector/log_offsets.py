@@ -5,21 +5,30 @@ Not through a fetching consumer: its request would wait behind the long poll on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
 from ..partitioner.errors import BrokerUnreachableError
+from . import clock
+from .attempts import Attempts
 from .config import connection_of
+from .interruptible import Condition
 from .kafka_errors import translate
+from .log_reader import read_ranges
 from .messages import Place, offset_of, place_of
-from .metadata import acquaint
+from .metadata import prefetch_metadata
 
+T = TypeVar("T")
 # ListOffsets' own words for "the end" and "the start", where it otherwise takes a time.
 _LATEST, _EARLIEST = -1, -2
-# What no second try mends. All else means that a leader is away or has moved, and that this client knows an old one.
+_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"
+# Seconds to wait for a client that another thread uses, before one more is opened: its leader may be away.
+_BUSY = 0.2
+# What no second try fixes. All else means that a leader is away or has moved, and that this client knows an old one.
 _FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -29,80 +38,122 @@ _FINAL = {
 }
 
 
+class _Loan:
+    """One use of a client."""
+
+
 class LogOffsets:
-    """Lists offsets, all places in one request per leader. Each isolation level needs a client of its own."""
+    """Lists offsets, all places in one request per leader, and reads short ranges. Thread-safe.
+
+    Each isolation level needs clients of its own. Each is used by one thread at a time: calls of several threads through one
+    client wait for each other, and one that polls in a loop has been seen to keep all others out.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = connection_of(config)
         self._servers = str(config.get("bootstrap.servers"))
-        self._clients: dict[str, Consumer] = {}
+        self._idle: dict[str, Consumer] = {}
+        self._returned_at: dict[str, float] = {}
+        # By whom one is used. A loan that a signal's exception leaves behind is over when nobody has it any more.
+        self._lent: dict[str, weakref.WeakSet[_Loan]] = {name: weakref.WeakSet() for name in (_COMMITTED, _UNCOMMITTED)}
+        self._closed = 0  # how often; what was lent before is not taken back
+        self._returned = Condition()
 
     def earliest(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The log starts. Raises NotAuthorizedError, BrokerUnreachableError (no leader answered in time)."""
-        return self._list(places, _EARLIEST, "read_uncommitted", timeout)
+        # Any client can tell: no second one is opened for it.
+        return self._list(places, _EARLIEST, _COMMITTED if _COMMITTED in self._idle else _UNCOMMITTED, timeout)
 
     def stable_ends(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The last stable offsets: the end for a read_committed reader. Raises as `earliest`."""
-        return self._list(places, _LATEST, "read_committed", timeout)
+        return self._list(places, _LATEST, _COMMITTED, timeout)
+
+    def stable_ends_at_once(self, places: Iterable[Place], timeout: float) -> dict[Place, int] | None:
+        """`stable_ends` by one question that is not asked again; None when not every leader has answered it."""
+        wanted = [TopicPartition(*place, _LATEST) for place in places]
+        try:
+            return self._lending(_COMMITTED, lambda client: self._once(client, wanted, timeout), wanted[0].topic)
+        except KafkaException:
+            return None
 
     def high_watermarks(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The high watermarks, open transactions' records included: cuts are taken from these. Raises as `earliest`."""
-        return self._list(places, _LATEST, "read_uncommitted", timeout)
+        return self._list(places, _LATEST, _UNCOMMITTED, timeout)
 
     def passed(self, place: Place, position: int, timeout: float = 0.1) -> int | None:
         """The stable end, if no record shows between `position` and it: markers and aborted records are all there is.
 
         None when a record is there, or nobody answered within `timeout` seconds.
         """
-        client = self._client("read_committed")
-        client.assign([TopicPartition(*place, position)])
-        try:
-            first = client.poll(timeout)
-        finally:
-            client.unassign()
+
+        def look(client: Consumer) -> Message | None:
+            client.assign([TopicPartition(*place, position)])
+            try:
+                return client.poll(timeout)
+            finally:
+                client.unassign()
+
+        first = self._lending(_COMMITTED, look)
         error = None if first is None else first.error()
         if first is None or error is None or error.code() != KafkaError._PARTITION_EOF or place_of(first) != place:
             return None
         return offset_of(first)
 
+    def read(self, ranges: Mapping[Place, tuple[int, int]], timeout: float = 10.0) -> dict[Place, list[Message]]:
+        """All committed records of these ranges: (offset to begin at, offset to end before).
+
+        timeout: seconds without any progress. Raises BrokerUnreachableError, NotAuthorizedError.
+        """
+        return self._lending(_COMMITTED, lambda client: read_ranges(client, ranges, self._servers, timeout))
+
+    def listed(self, topic: str, timeout: float) -> Any:
+        """The cluster's metadata of one topic, as Consumer.list_topics gives it: a look that does not make the topic."""
+        return self._lending(_UNCOMMITTED, lambda client: client.list_topics(topic, timeout))
+
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on."""
-        if "sasl.username" in self._config:
-            self._config |= {"sasl.username": username, "sasl.password": password}
-        for client in list(self._clients.values()):
-            client.set_sasl_credentials(username, password)
+        """Log in with these from now on: through new clients."""
+        with self._returned:
+            if "sasl.username" in self._config:
+                self._config |= {"sasl.username": username, "sasl.password": password}
+        self.close()
 
     def close(self) -> None:
         """Release the clients; they are made again when needed."""
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            client.close()
+        with self._returned:
+            clients, self._idle = self._idle, {}
+            self._closed += 1
+        clients.clear()  # what is not lent ends here, without the lock
+
+    def close_idle(self, seconds: float) -> None:
+        """Release those that were not used for so long."""
+        now = clock.now()
+        with self._returned:
+            idle = [name for name in self._idle if now - self._returned_at[name] >= seconds]
+            clients = [self._idle.pop(name) for name in idle]
+        clients.clear()
 
     def _list(self, places: Iterable[Place], what: int, isolation: str, timeout: float) -> dict[Place, int]:
         wanted = [TopicPartition(topic, partition, what) for topic, partition in places]
         if not wanted:
             return {}
-        attempts = Retrying(
+        attempts = Attempts(
             stop=stop_after_delay(timeout),
             wait=wait_exponential(multiplier=0.02, max=1.0),
             retry=retry_if_exception(_passes),
-            # An old client goes on asking with the leader epoch that it knows: begin with a fresh one.
-            before_sleep=lambda _: self.close(),
             reraise=True,
         )
+        once, topic = min(timeout, 5.0), wanted[0].topic
         try:
-            return attempts(self._once, wanted, isolation, min(timeout, 5.0))
+            return attempts(self._lending, isolation, lambda client: self._once(client, wanted, once), topic)
         except KafkaException as raised:
-            name = f"topic {wanted[0].topic}"
+            name = f"topic {topic}"
             if _passes(raised):
                 raise BrokerUnreachableError(self._servers, f"list the offsets of {name}: {raised}") from raised
             raise translate(raised.args[0], "list the offsets of", name, self._servers) from raised
 
-    def _once(self, wanted: list[TopicPartition], isolation: str, timeout: float) -> dict[Place, int]:
+    def _once(self, client: Consumer, wanted: list[TopicPartition], timeout: float) -> dict[Place, int]:
         found: dict[Place, int] = {}
-        if isolation not in self._clients:
-            acquaint(self._client(isolation), wanted[0].topic, min(timeout, 2.0))
-        for place in self._client(isolation).offsets_for_times(wanted, timeout=timeout):
+        for place in client.offsets_for_times(wanted, timeout=timeout):
             if place.error is not None:
                 raise KafkaException(place.error)
             if place.offset < 0:
@@ -110,21 +161,51 @@ class LogOffsets:
             found[place.topic, place.partition] = place.offset
         return found
 
-    def _client(self, isolation: str) -> Consumer:
-        client = self._clients.get(isolation)
-        if client is None:
-            config = {
+    def _lending(self, isolation: str, use: Callable[[Consumer], T], topic: str | None = None) -> T:
+        """Have a client used. topic: let a new one find this topic's leaders first.
+
+        One that was used in vain is not used again: it goes on asking with the leader epoch that it knows.
+        """
+        loan, lent = _Loan(), self._lent[isolation]
+        client: Consumer | None = None
+        closed, good = -1, False
+        try:
+            with self._returned:
+                if isolation not in self._idle and len(lent):
+                    self._returned.wait(_BUSY)
+                lent.add(loan)
+                closed = self._closed
+                client = self._idle.pop(isolation, None)
+            if client is None:
+                client = self._open(isolation)
+                if topic is not None:
+                    prefetch_metadata(client, topic)
+            result = use(client)
+            good = True
+            return result
+        finally:
+            with self._returned:
+                lent.discard(loan)
+                if good and client is not None and closed == self._closed and isolation not in self._idle:
+                    # The time first: whoever closes idle clients looks for it.
+                    self._returned_at[isolation] = clock.now()
+                    self._idle[isolation] = client
+                self._returned.notify()
+
+    def _open(self, isolation: str) -> Consumer:
+        return Consumer(
+            {
                 **self._config,
                 "group.id": "keyorder-log-offsets",
                 "isolation.level": isolation,
                 "enable.auto.commit": False,
-                # For `passed`: one answer, at once, and none from another place than the one that was asked for.
+                # For reading: answers at once, and none from another place than the one that was asked for. Below the log start
+                # the default goes on at the *end*: a log that was emptied would show nothing, and look well.
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 1,
                 "auto.offset.reset": "error",
             }
-            client = self._clients[isolation] = Consumer(config)
-        return client
+        )
 
 
 def _passes(error: BaseException) -> bool:

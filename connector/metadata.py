@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     ClusterMetadata,
     ConfigResource,
     ResourceType,
+    TopicDescription,
 )
 from tenacity import (
-    Retrying,
+    RetryCallState,
     retry_if_exception,
     retry_if_exception_type,
     retry_if_result,
@@ -24,8 +26,14 @@ from tenacity import (
     wait_fixed,
 )
 
-from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError, PeerError, TopicNotFoundError
-from .kafka_errors import translate, translated
+from ..partitioner.errors import (
+    BrokerUnreachableError,
+    KeyorderError,
+    NotAuthorizedError,
+    TopicNotFoundError,
+)
+from .attempts import Attempts
+from .kafka_errors import is_passing, translate, translated
 
 T = TypeVar("T")
 _PATIENCE = 5.0
@@ -48,6 +56,12 @@ def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float 
         return admin.list_topics(timeout=timeout)
 
 
+def cluster_id_of(client: Producer | Consumer, list_topics: Callable[..., ClusterMetadata], timeout: float) -> str:
+    """The cluster's id. Clients before confluent-kafka 2.16 cannot be asked for it: `list_topics` tells it then."""
+    asked: Callable[[float], str] | None = getattr(client, "cluster_id", None)
+    return asked(timeout) if asked is not None else str(list_topics(timeout=timeout).cluster_id)
+
+
 def has_topic(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 10.0) -> bool:
     """Whether the topic is there. Raises NotAuthorizedError for one that this user may not see, BrokerUnreachableError.
 
@@ -55,18 +69,59 @@ def has_topic(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: f
     with one partition and no compaction among them.
     """
     try:
-        found = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic].result(timeout + 1)
-    except KafkaException as raised:
-        failure = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
-        if isinstance(failure, TopicNotFoundError):
-            return False
-        raise failure from raised
-    except FutureTimeout as raised:
-        raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+        found = described(admin, topic, bootstrap_servers, timeout)
+    except TopicNotFoundError:
+        return False
     return bool(found.partitions)
 
 
-def acquaint(client: Consumer | Producer, topic: str, timeout: float = 2.0) -> None:
+def described(
+    admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 4 * _PATIENCE, operations: bool = False
+) -> TopicDescription:
+    """Partitions and ids of a topic, with `operations` what this user may do to it.
+
+    Raises TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+    """
+
+    def ask(seconds: float) -> Future[TopicDescription]:
+        wanted = TopicCollection([topic])
+        return admin.describe_topics(wanted, include_authorized_operations=operations, request_timeout=seconds)[topic]
+
+    return answered(admin, ask, "describe", f"topic {topic}", bootstrap_servers, timeout)
+
+
+def answered(
+    admin: AdminClient,
+    request: Callable[[float], Future[T]],
+    operation: str,
+    resource: str,
+    bootstrap_servers: str,
+    timeout: float = 4 * _PATIENCE,
+) -> T:
+    """The answer to one request of an admin client; asked again for up to `timeout` seconds while a broker is away.
+
+    request: makes it, given the seconds that one broker has to answer. It may be made more than once.
+
+    The client waits for the broker that it knows, a dead one too. Only a look at the cluster shows it another one, and
+    the cluster itself takes some seconds to notice. Raises what `translate` makes of the last error.
+    """
+
+    def ask() -> T:
+        seconds = min(timeout, _PATIENCE)
+        try:
+            return request(seconds).result(seconds + 1)
+        except KafkaException as raised:
+            raise translate(raised.args[0], operation, resource, bootstrap_servers) from raised
+        except FutureTimeout as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"{operation} {resource}") from raised
+        except SystemError as raised:
+            # The binding does not look whether what it calls has raised: it was a signal's exception.
+            raise raised.__cause__ or raised from None
+
+    return patiently(ask, timeout, lambda _: _look_again(admin))
+
+
+def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = 2.0) -> None:
     """Let a new client find the topic's leaders before it is used; returns when it has, or after `timeout` seconds.
 
     A client connects when it is first used. What it cannot send at once, for want of a connection or a leader, the library
@@ -82,51 +137,86 @@ def identify(
     topic: str,
     bootstrap_servers: str,
     timeout: float = 10.0,
-    patience: float = 4 * _PATIENCE,
     just_made: float = 0.0,
 ) -> TopicIdentity:
     """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError.
 
-    patience: seconds over which it asks again while a broker is away; at least `timeout`.
+    While a broker is away it asks again, for twenty seconds or for `timeout`, if that is longer.
     just_made: seconds over which it asks again for a topic that is not there: a broker hears of a new one late.
     """
     # One that has just died takes its answer with it: a second try goes to another one.
     cluster = patiently(lambda: cluster_metadata(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
 
-    def describe() -> Any:
-        cluster_metadata(admin, bootstrap_servers, _PATIENCE)
-        try:
-            return admin.describe_topics(TopicCollection([topic]), request_timeout=_PATIENCE)[topic].result(
-                _PATIENCE + 1
-            )
-        except KafkaException as raised:
-            raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
-        except FutureTimeout as raised:
-            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
-
-    # Brokers answer, so what fails now is one that has just died or moved. A fresh look at the cluster comes before
-    # each try, since the client would go on asking the one that it knows.
-    described = Retrying(
+    found = Attempts(
         stop=stop_after_delay(just_made), wait=wait_fixed(0.1), retry=retry_if_exception_type(TopicNotFoundError),
         reraise=True,
-    )(lambda: patiently(describe, max(timeout, patience)))  # fmt: skip
-    return TopicIdentity(str(described.topic_id), str(cluster.cluster_id), len(described.partitions))
+    )(lambda: described(admin, topic, bootstrap_servers, max(timeout, 4 * _PATIENCE)))  # fmt: skip
+    return TopicIdentity(str(found.topic_id), str(cluster.cluster_id), len(found.partitions))
+
+
+def topic_ids(
+    admin: AdminClient, topics: Collection[str], bootstrap_servers: str, timeout: float
+) -> dict[str, str | KeyorderError]:
+    """The ids of several topics, in one request for all; of each that cannot be told, why.
+
+    Asked once, of the broker that the client knows: look at the cluster before. Raises BrokerUnreachableError.
+    """
+    found: dict[str, str | KeyorderError] = {}
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout) if topics else {}
+    for topic, future in asked.items():
+        try:
+            found[topic] = str(future.result(timeout + 1).topic_id)
+        except KafkaException as raised:
+            found[topic] = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
+        except FutureTimeout as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+    return found
+
+
+def partition_counts(
+    admin: AdminClient, topics: Collection[str], bootstrap_servers: str, timeout: float = 4 * _PATIENCE
+) -> dict[str, int]:
+    """How many partitions each topic has; without those that are not there, or that this user may not see.
+
+    One request for all, made again for up to `timeout` seconds while a broker is away. Raises BrokerUnreachableError,
+    KafkaOperationError.
+    """
+    if not topics:
+        return {}
+    seconds = min(timeout, _PATIENCE)
+
+    def ask() -> dict[str, int]:
+        asked = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=seconds)
+        found = {}
+        for topic, future in asked.items():
+            try:
+                found[topic] = len(future.result(seconds + 1).partitions)
+            except KafkaException as raised:
+                typed = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
+                if not isinstance(typed, TopicNotFoundError | NotAuthorizedError):
+                    raise typed from raised
+            except FutureTimeout as raised:
+                raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
+        return found
+
+    return patiently(ask, timeout, lambda _: _look_again(admin))
+
+
+def _look_again(admin: AdminClient) -> None:
+    """Let the client see which brokers there are now."""
+    with suppress(KafkaException):
+        admin.list_topics(timeout=_PATIENCE)
 
 
 def topic_config(admin: AdminClient, topic: str, bootstrap_servers: str) -> dict[str, str]:
     """The topic's configuration with the broker's defaults. Raises NotAuthorizedError and Kafka's own."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
 
-    def ask() -> dict[str, str]:
-        try:
-            resource = ConfigResource(ResourceType.TOPIC, topic)
-            entries = admin.describe_configs([resource], request_timeout=_PATIENCE)[resource].result(_PATIENCE + 1)
-        except KafkaException as raised:
-            raise translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers) from raised
-        except FutureTimeout as raised:
-            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
-        return {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
+    def describe(seconds: float) -> Future[Any]:
+        return admin.describe_configs([resource], request_timeout=seconds)[resource]
 
-    return patiently(ask, 4 * _PATIENCE)
+    entries = answered(admin, describe, "describe", f"topic {topic}", bootstrap_servers)
+    return {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
 
 
 def is_compacted(admin: AdminClient, topic: str, bootstrap_servers: str) -> bool:
@@ -140,15 +230,18 @@ def is_compacted(admin: AdminClient, topic: str, bootstrap_servers: str) -> bool
         return False
 
 
-def patiently(call: Callable[[], T], timeout: float) -> T:
-    """Call again while it raises a retriable PeerError, for up to `timeout` seconds; then its last error leaves."""
-    return Retrying(
-        stop=stop_after_delay(timeout), wait=wait_fixed(0.1), retry=retry_if_exception(_passing), reraise=True
+def patiently(call: Callable[[], T], timeout: float, between: Callable[[RetryCallState], None] = lambda _: None) -> T:
+    """Call again while it raises a retriable PeerError, for up to `timeout` seconds; then its last error leaves.
+
+    between: called before each further try.
+    """
+    return Attempts(
+        stop=stop_after_delay(timeout),
+        wait=wait_fixed(0.1),
+        retry=retry_if_exception(is_passing),
+        before_sleep=between,
+        reraise=True,
     )(call)
-
-
-def _passing(error: BaseException) -> bool:
-    return isinstance(error, PeerError) and error.retriable
 
 
 class _NotYet(Exception):
@@ -173,7 +266,7 @@ def wait_for_partitions(
         if len(partitions) < count or any(p.leader < 0 or p.error is not None for p in partitions.values()):
             raise _NotYet
 
-    attempts = Retrying(
+    attempts = Attempts(
         stop=stop_after_delay(timeout),
         wait=wait_fixed(0.05),
         retry=retry_if_exception_type((_NotYet, BrokerUnreachableError)),
@@ -189,7 +282,7 @@ def wait_for_partitions(
 
 def wait_until_gone(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 20.0) -> None:
     """Return once the cluster shows no such topic any more, or after `timeout` seconds: the deletion itself was accepted."""
-    attempts = Retrying(
+    attempts = Attempts(
         stop=stop_after_delay(timeout),
         wait=wait_fixed(0.05),
         retry=retry_if_result(bool),

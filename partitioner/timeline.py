@@ -27,6 +27,9 @@ from .modes import Mode
 
 DEFAULT_VIEW_AGE_S = 2.0
 
+# When and by whom the topic was given back to stock clients; not among the settings that can be given.
+_RELEASED = "keyorder.released"
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -83,6 +86,22 @@ class Timeline:
         if self.last_number < self.epochs[-1].number:
             object.__setattr__(self, "last_number", self.epochs[-1].number)
         object.__setattr__(self, "_checked", self.epochs)
+
+    @property
+    def released(self) -> str | None:
+        """When and by whom the topic was given back to stock clients; None while it is under management.
+
+        Its epochs stay: readers find the order of what was written before in them.
+        """
+        return self.settings.get(_RELEASED)
+
+    def given_back(self, mark: str) -> Timeline:
+        """This timeline with the mark that gives the topic to stock clients. mark: when and by whom."""
+        return replace(self, settings={**self.settings, _RELEASED: mark})
+
+    def taken_back(self) -> Timeline:
+        """This timeline without that mark."""
+        return replace(self, settings={name: value for name, value in self.settings.items() if name != _RELEASED})
 
     @property
     def newest(self) -> Epoch:
@@ -244,6 +263,15 @@ class Timeline:
             return True
         same_base = replace(mine[0], ends={}, begins={}) == base
         return same_base and newer.epochs[1 : len(mine)] == tuple(mine[1:])
+
+
+def new_epoch(timeline: Timeline, known: Timeline) -> str:
+    """What a client that knew the one before says of a timeline, for its log."""
+    newest = timeline.newest
+    held = f"; writers held records for {newest.held_ms} ms" if newest.held_ms else ""
+    return (
+        f"{timeline.topic}: epoch {newest.number} is in force, {known.newest.count} to {newest.count} partitions{held}"
+    )
 
 
 def crossings(initial: int, before: int, after: int) -> list[tuple[int, int]]:

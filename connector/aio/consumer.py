@@ -19,6 +19,8 @@ from .calling import in_callback, on_loop, start, with_callbacks
 
 # The consumer is one thread's at a time; a long poll is cut, so that a commit or a pause gets its turn.
 _SLICE = 0.1
+# So long calls may follow each other without the event loop's other tasks. Seconds.
+_GIVE_WAY = 0.001
 
 
 class AIOConsumer:
@@ -40,6 +42,7 @@ class AIOConsumer:
         self._consumer = OrderedConsumer(with_callbacks(consumer_conf, self._loop, self._identity))
         self._turn = asyncio.Lock()
         self._closed = False
+        self._gave_way = 0.0
 
     async def __aenter__(self) -> AIOConsumer:
         return self
@@ -88,18 +91,36 @@ class AIOConsumer:
         return result
 
     async def poll(self, timeout: float = -1) -> Message | None:
-        """As OrderedConsumer.poll."""
-        messages = await self.consume(1, timeout)
-        return messages[0] if messages else None
+        """As OrderedConsumer.poll. What is ready comes without a thread; others still get the loop every millisecond."""
+        if not (self._closed or self._turn.locked()) and in_callback(self._identity()) is None:
+            now = clock.now()
+            if now - self._gave_way >= _GIVE_WAY:
+                await asyncio.sleep(0)
+                self._gave_way = clock.now()
+            # From here on nothing is awaited, so that no cancellation can take the record.
+            message = None if self._turn.locked() else self._consumer.given(ahead=False)
+            if message is not None:
+                return message
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        found: list[Message | None] = [None]
+
+        def give(prepared: bool) -> None:
+            found[0] = self._consumer.given() if prepared else None
+
+        while True:
+            # What a cancelled call has prepared is not given out: the next one gets it.
+            await self._run(give, self._consumer.prepare, _left(deadline))
+            self._gave_way = clock.now()
+            if found[0] is not None or (deadline is not None and clock.now() >= deadline):
+                return found[0]
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As OrderedConsumer.consume, but returns soon after the first record, as the client library does."""
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         while True:
-            left = _SLICE if deadline is None else max(0.0, min(_SLICE, deadline - clock.now()))
             # What a cancelled call has taken was not accepted: the next one gets it.
             taken = await self._run(
-                lambda taken: self._consumer.accept(taken[1]), self._consumer.take, num_messages, left
+                lambda taken: self._consumer.accept(taken[1]), self._consumer.take, num_messages, _left(deadline)
             )
             messages: list[Message] = taken[0]
             if messages or (deadline is not None and clock.now() >= deadline):
@@ -134,10 +155,13 @@ class AIOConsumer:
         self,
         message: Message | None = None,
         offsets: list[TopicPartition] | None = None,
-        asynchronous: bool = True,
+        asynchronous: bool | None = None,
+        **named: bool,
     ) -> list[TopicPartition] | None:
         """As OrderedConsumer.commit."""
-        result: list[TopicPartition] | None = await self._call(self._consumer.commit, message, offsets, asynchronous)
+        result: list[TopicPartition] | None = await self._call(
+            self._consumer.commit, message, offsets, asynchronous, **named
+        )
         return result
 
     async def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
@@ -226,6 +250,11 @@ class AIOConsumer:
         self._closed = True
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=False)
+
+
+def _left(deadline: float | None) -> float:
+    """How long the next slice of a call may take."""
+    return _SLICE if deadline is None else max(0.0, min(_SLICE, deadline - clock.now()))
 
 
 def _end(turn: asyncio.Lock, done: asyncio.Future[Any]) -> None:

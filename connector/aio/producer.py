@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -16,6 +17,15 @@ from ..producing.producer import OrderedProducer
 from .calling import call, with_callbacks
 
 _POLL = 0.1
+
+
+class _Turn:
+    """Whose record of a topic is next. calls: those that wait for it and the one that has it."""
+
+    __slots__ = ("calls", "lock")
+
+    def __init__(self) -> None:
+        self.calls, self.lock = 0, asyncio.Lock()
 
 
 class AIOProducer:
@@ -40,7 +50,7 @@ class AIOProducer:
         self._own_executor = ThreadPoolExecutor(max_workers) if executor is None else None
         self.executor: Executor = executor or self._own_executor  # type: ignore[assignment]  # one of them is there
         self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop, lambda: id(self)))
-        self._known: set[str] = set()
+        self._turns: dict[str, _Turn] = {}
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
         self._poller.start()
@@ -68,38 +78,37 @@ class AIOProducer:
         timestamp: int = 0,
         headers: Headers | dict[str, Any] | None = None,
         on_delivery: Callable[[KafkaError | None, Message], Any] | None = None,
+        callback: Callable[[KafkaError | None, Message], Any] | None = None,
     ) -> asyncio.Future[Message]:
         """Queue a record. Returns a future of the delivered message, or of the KafkaException why it was not.
 
-        Waits while the queue is full. Records of one task keep their order. Raises as OrderedProducer.produce.
+        Waits while the queue is full, and calls for the same topic behind it: records go in the order of the calls, also
+        those of several tasks. Raises as OrderedProducer.produce.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
+        on_delivery = on_delivery or callback  # two names of one, as Producer.produce has them
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._loop.call_soon_threadsafe(_settle, future, error, message, on_delivery)
 
-        while True:
+        def queued() -> bool:
             try:
-                if topic in self._known:
-                    self._producer.produce(
-                        topic, value, key, partition, on_delivery=delivered, timestamp=timestamp, headers=headers
-                    )
-                else:
-                    # The first use of a topic talks to the cluster.
-                    await self._call(
-                        self._producer.produce,
-                        topic,
-                        value,
-                        key,
-                        partition,
-                        on_delivery=delivered,
-                        timestamp=timestamp,
-                        headers=headers,
-                    )
-                    self._known.add(topic)
-                return future
+                self._producer.produce(
+                    topic, value, key, partition, on_delivery=delivered, timestamp=timestamp, headers=headers
+                )
             except BufferError:
+                return False
+            return True
+
+        if topic not in self._turns and self._producer.has_joined(topic) and queued():
+            return future
+        async with self._turn_of(topic):
+            # The first use of a topic talks to the cluster. A call that is cancelled meanwhile has taken nothing.
+            while not self._producer.has_joined(topic):
+                await self._call(self._producer.join, topic)
+            while not queued():
                 await asyncio.sleep(0.01)
+        return future
 
     async def poll(self, timeout: float = 0) -> int:
         """As OrderedProducer.poll; delivery reports are served without it."""
@@ -156,6 +165,19 @@ class AIOProducer:
         await self._call(self._producer.close)
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=False)
+
+    @asynccontextmanager
+    async def _turn_of(self, topic: str) -> AsyncIterator[None]:
+        """First come, first served. A topic is among the turns as long as a call waits for one, or has it."""
+        turn = self._turns.setdefault(topic, _Turn())
+        turn.calls += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.calls -= 1
+            if not turn.calls:
+                del self._turns[topic]
 
     async def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         return await call(self.executor, id(self), function, *arguments, **named)

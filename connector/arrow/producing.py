@@ -20,15 +20,15 @@ from confluent_kafka import KafkaError, KafkaException
 from ...partitioner.errors import KeyBlockedError, KeyorderError
 from ...partitioner.hashing import DEFAULT_HASH, key_hash
 from ...partitioner.routing import Routing
-from ...partitioner.writers.lanes import Cohort
+from ...partitioner.writers.fast_path import InFlight
 from ...partitioner.writers.sending import TopicSending
 from .. import clock
 from ..kafka_errors import may_still_arrive
+from .delivery_counters import Block, Failure
 from .hashing import hash_column
 from .library import Library
 from .sender import Rows, most_bytes, sender
 from .sending_kernels import group
-from .tally import Block, Failure
 
 if TYPE_CHECKING:
     from ..producing.producer import OrderedProducer
@@ -74,7 +74,7 @@ class ColumnProducing:
         self._sender = sender(producer._raw, library)
         self._most_bytes = most_bytes(producer._config)
         self._routes: dict[str, _Routes] = {}
-        self._blocks: dict[Cohort, tuple[TopicSending[Any], Block]] = {}
+        self._blocks: dict[InFlight, tuple[TopicSending[Any], Block]] = {}
         self._failures: list[Failure] = []
         self._noted: deque[Failure] = deque()
         self._refused: tuple[str, int] | None = None
@@ -105,7 +105,7 @@ class ColumnProducing:
         last = int(too_large[0]) if len(too_large) else rows.count
         if rows.count and not last:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-        sending = producer._topics.get(topic) or producer._admission.first_use(topic)
+        sending = producer._topics.get(topic) or producer._registration.first_use(topic)
         # `hashes` names keys, whatever the topic; `placed` says where they go.
         placed = hashes
         if sending.routing.hash.name != DEFAULT_HASH:
@@ -180,11 +180,11 @@ class ColumnProducing:
         if routes is None or routes.routing is not sending.routing:
             clears = producer._deliveries.tombstones.clears(topic) and sending.timeline.ordered
             routes = self._routes[topic] = _Routes(sending.routing, clears)
-        alone = np.zeros(0, np.bool_)
+        alone: np.ndarray[Any, Any] = np.zeros(0, np.bool_)
         if sending.held_keys:
             held = [-1 if key is None else key_hash(key) for key in sending.held_keys]
             alone = np.isin(hashes[wanted], held)
-        unkeyed = producer._handover.place_unkeyed(topic, sending)
+        unkeyed = producer._record_sender.place_unkeyed(topic, sending)
         counts, order = np.zeros(routes.count, np.int64), np.empty(len(wanted), np.int64)
         places = np.empty(len(wanted), np.int64)
         group(placed, wanted, alone, routes.groups, unkeyed, places, counts, order)
@@ -201,20 +201,20 @@ class ColumnProducing:
                 index = order[at : at + int(counts[p])]
                 if p == routes.count - 1:
                     for row in index.tolist():
-                        if not self._producer._handover.take_row(topic, sending, *rows.row(row)):
+                        if not self._producer._record_sender.take_row(topic, sending, *rows.row(row)):
                             return at
                         at += 1
                     continue
-                cohort, hints = sending.cohort(p), routes.hints(p, placed[index])
-                block = self._count_in(topic, sending, cohort)
+                in_flight, hints = sending.in_flight(p), routes.hints(p, placed[index])
+                block = self._count_in(topic, sending, in_flight)
                 # Counted first, as single records are: READY must not come too early.
-                cohort.unresolved += len(index)
+                in_flight.unresolved += len(index)
                 try:
                     n = self._sender.send(topic, rows, p, block, hints, index)
                 except Exception:
-                    cohort.unresolved -= len(index)
+                    in_flight.unresolved -= len(index)
                     raise
-                cohort.unresolved -= len(index) - n
+                in_flight.unresolved -= len(index) - n
                 at += n
                 if n < len(index):
                     break
@@ -223,11 +223,11 @@ class ColumnProducing:
                 raise
         return at
 
-    def _count_in(self, topic: str, sending: TopicSending[Any], cohort: Cohort) -> int:
-        """What rows have to carry that are counted in this cohort."""
-        if cohort not in self._blocks:
-            self._blocks[cohort] = sending, self._sender.tally.block(topic, cohort.partition)
-        return self._blocks[cohort][1].opaque
+    def _count_in(self, topic: str, sending: TopicSending[Any], in_flight: InFlight) -> int:
+        """What rows have to carry that are counted here."""
+        if in_flight not in self._blocks:
+            self._blocks[in_flight] = sending, self._sender.counters.block(topic, in_flight.partition)
+        return self._blocks[in_flight][1].opaque
 
     def _before_blocked(self, topic: str, hashes: Any) -> int:
         """How many rows come before the first whose key is blocked. Raises KeyBlockedError if that is the first one."""
@@ -271,33 +271,33 @@ class ColumnProducing:
 
     def harvest(self) -> None:
         """Take in what has become of rows: counts first, and then the failures that they include."""
-        for cohort, (sending, block) in self._blocks.items():
-            cohort.unresolved -= block.harvest()
+        for in_flight, (sending, block) in self._blocks.items():
+            in_flight.unresolved -= block.harvest()
             if block.acknowledged > sending.acknowledged.get(block.partition, 0):
                 sending.acknowledged[block.partition] = block.acknowledged
-        failures, lost = self._sender.tally.failures()
+        failures, lost = self._sender.counters.failures()
         self._failures += failures
         while self._noted:
             self._failures.append(self._noted.popleft())
         for failure in failures:
             settings = self._producer._settings
             late = may_still_arrive(failure.code, settings.transactional_id is not None)
-            for cohort, (_, block) in self._blocks.items():
+            for in_flight, (_, block) in self._blocks.items():
                 if late and (block.topic, block.partition) == (failure.topic, failure.partition):
-                    cohort.settles_at = clock.now() + settings.request_timeout
+                    in_flight.settles_at = clock.now() + settings.request_timeout
             if failure.code in _PURGED:
                 continue
             text = KafkaError(failure.code).str()
             if failure.key_hash >= 0:
                 self._block(failure.topic, failure.key_hash, text)
-                self._producer._handover.drop_behind(failure.topic, failure.key_hash, failure.code)
+                self._producer._record_sender.drop_behind(failure.topic, failure.key_hash, failure.code)
         if lost:
             for topic in {block.topic for _, block in self._blocks.values()}:
                 self._block(topic, _ANY_KEY, "more records failed at once than could be noted")
-        for cohort, (sending, block) in list(self._blocks.items()):
-            if not cohort.on_the_way() and not sending.is_current(cohort):
-                del self._blocks[cohort]
-                self._sender.tally.release(block)
+        for in_flight, (sending, block) in list(self._blocks.items()):
+            if not in_flight.on_the_way() and not sending.is_current(in_flight):
+                del self._blocks[in_flight]
+                self._sender.counters.release(block)
 
     def _block(self, topic: str, hashed: int, why: str) -> None:
         mine = self.blocked.setdefault(topic, {})
@@ -306,7 +306,7 @@ class ColumnProducing:
             mine.clear()
         if _ANY_KEY not in mine:
             mine[hashed] = why
-        self._producer._handover.topics[topic].close_lanes()
+        self._producer._record_sender.topics[topic].shut_fast_path()
 
     def failures(self) -> list[Failure]:
         """Rows that failed since the last call; their keys are free again, since the application knows now."""
@@ -318,7 +318,10 @@ class ColumnProducing:
         return failures
 
     def forget_purged(self) -> None:
-        """Rows of a transaction that the application has aborted: it knows."""
+        """Rows of a transaction that the application has aborted: it knows.
+
+        Only there: the library's fatal error purges what is queued as well, and a purge that nobody asked for is a failure.
+        """
         self.harvest()
         self._failures = [failure for failure in self._failures if failure.code not in _PURGED]
 

@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from .. import clock
 from ..kafka_errors import translate
-from ..metadata import acquaint
+from ..metadata import prefetch_metadata
 from .columns import Event, Taken
+from .fetch_source import NativeSource, concat, fetch_source
 from .library import OPTION, native
 from .schema import SCHEMA, empty_batch
-from .tap import NativeTap, concat, tap
 
 Place = tuple[str, int]
 _OFFSET = SCHEMA.get_field_index("offset")
@@ -73,7 +73,7 @@ class ArrowReader:
         theirs["error_cb"] = self._told
         self._servers = str(theirs.get("bootstrap.servers"))
         self._raw = Consumer(theirs)
-        self._tap = tap(self._raw, library)
+        self._source = fetch_source(self._raw, library)
         self._ranges: dict[Place, _Range] = {}
         self._wanted: set[Place] = set()
         self._known: set[str] = set()
@@ -82,7 +82,7 @@ class ArrowReader:
     @property
     def native(self) -> bool:
         """Whether the C calls are used."""
-        return isinstance(self._tap, NativeTap)
+        return isinstance(self._source, NativeSource)
 
     @property
     def done(self) -> bool:
@@ -126,9 +126,9 @@ class ArrowReader:
             self._raw.seek(TopicPartition(*place, start))
         if new:
             for topic in sorted({topic for topic, _ in new} - self._known):
-                acquaint(self._raw, topic)
+                prefetch_metadata(self._raw, topic)
                 self._known.add(topic)
-            self._tap.route(new)
+            self._source.route(new)
             for place in new:
                 self._ranges[place] = _Range(*wanted[place])
             self._raw.incremental_assign([TopicPartition(*place, wanted[place][0]) for place in new])
@@ -147,7 +147,7 @@ class ArrowReader:
         self._from_queues(found, max_rows)
         while not found and not self.done:
             left = deadline - clock.now()
-            for taken in self._tap.take(max_rows, max(0.0, min(left, 0.1))):
+            for taken in self._source.take(max_rows, max(0.0, min(left, 0.1))):
                 self._sort(taken, found)
             while self._errors:
                 error = self._errors.popleft()
@@ -160,7 +160,7 @@ class ArrowReader:
         """Release everything."""
         if not self._closed:
             self._closed = True
-            self._tap.close()
+            self._source.close()
             self._raw.close()
 
     def __enter__(self) -> ArrowReader:
@@ -220,7 +220,7 @@ class ArrowReader:
             self._raw.pause([TopicPartition(*place)])
 
     def _told(self, error: KafkaError) -> None:
-        """The binding's error callback, inside poll(): what can be mended only by the caller is raised after it."""
+        """The binding's error callback, inside poll(): what only the caller can fix is raised after it."""
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             self._errors.append(error)
         if self._error_callback is not None:

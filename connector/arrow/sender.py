@@ -20,10 +20,10 @@ from llvmlite.binding import add_symbol
 from ...partitioner.errors import UsageError
 from ...partitioner.routing import HINT_HEADER
 from . import sending_kernels as kernels
+from .delivery_counters import DeliveryCounters
 from .hashing import hash_column, key_buffers
 from .library import Callback, Library, say_once
 from .schema import HEADERS
-from .tally import Tally
 
 _AT_ONCE = 10_000
 _QUEUE_FULL = int(KafkaError._QUEUE_FULL)
@@ -69,9 +69,9 @@ class Rows:
 
 
 class Sender(Protocol):
-    """Sends rows without callbacks; the blocks of `tally` count what becomes of them."""
+    """Sends rows without callbacks; the blocks of `counters` count what becomes of them."""
 
-    tally: Tally
+    counters: DeliveryCounters
 
     def send(self, topic: str, rows: Rows, partition: int, opaque: int, hints: Any, index: Any) -> int:
         """Queue rows `index`, an int64 array, in that order. Returns how many were queued: fewer when the queue is full.
@@ -137,7 +137,7 @@ class NativeSender:
     """C calls. Not thread-safe."""
 
     def __init__(self, raw: Producer, library: Library, handle: int) -> None:
-        self.tally = Tally()
+        self.counters = DeliveryCounters()
         self._raw, self._library, self._handle = raw, library, handle
         self._topics: dict[str, int] = {}
         self._known = _Partitions(raw)
@@ -212,7 +212,7 @@ class MessageSender:
     """produce(), row by row. Not thread-safe."""
 
     def __init__(self, raw: Producer) -> None:
-        self.tally = Tally()
+        self.counters = DeliveryCounters()
         self._raw, self._known = raw, _Partitions(raw)
 
     def send(self, topic: str, rows: Rows, partition: int, opaque: int, hints: Any, index: Any) -> int:
@@ -250,7 +250,7 @@ class MessageSender:
         """Nothing was opened."""
 
     def _delivered(self, block: int, key_hash: int, error: KafkaError | None, message: Message) -> None:
-        self.tally.count(block, 0 if error is None else error.code(), message.offset(), key_hash)
+        self.counters.count(block, 0 if error is None else error.code(), message.offset(), key_hash)
 
 
 def most_bytes(config: Mapping[str, Any]) -> int:

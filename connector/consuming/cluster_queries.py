@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
+from ..link import ClusterLink
+from ..metadata import cluster_id_of
 from .callers import Serial, alone
 from .commit_notes import shown
+from .membership import Membership
 
 
 class ClusterQueries(Serial):
@@ -16,7 +18,8 @@ class ClusterQueries(Serial):
 
     # A handler's close() is put off to the end of a call: it would free the client beneath it.
     _raw: Consumer
-    _admin: AdminClient
+    _members: Membership
+    _link: ClusterLink
 
     @alone
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
@@ -26,7 +29,7 @@ class ClusterQueries(Serial):
     @alone
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
-    ) -> tuple[int, int] | None:
+    ) -> tuple[int, int]:
         """As confluent_kafka.Consumer.get_watermark_offsets."""
         return self._raw.get_watermark_offsets(partition, timeout=timeout, cached=cached)
 
@@ -39,13 +42,17 @@ class ClusterQueries(Serial):
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As confluent_kafka.Consumer.list_topics."""
         self._check_open()
-        admin = self._admin  # the consumer's own may not return while its group rebalances
-        return admin.list_topics(topic, timeout) if topic is not None else admin.list_topics(timeout=timeout)
+        if topic is not None:
+            return self._members.starter.listed(topic, timeout)
+        return self._link.admin.client.list_topics(
+            timeout=timeout
+        )  # the consumer's own may not return while its group rebalances
 
     @alone
     def cluster_id(self, timeout: float = -1) -> str:
         """As confluent_kafka.Consumer.cluster_id."""
-        return self._raw.cluster_id(timeout)
+        self._check_open()
+        return cluster_id_of(self._raw, self._link.admin.client.list_topics, timeout)
 
     @alone
     def memberid(self) -> str:

@@ -7,42 +7,51 @@ are committed here, on the polling thread, and none is on its way when a revocat
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import retry_if_result, stop_after_delay, wait_fixed
 
+from ...partitioner.errors import KeyorderError, NotAuthorizedError
 from ...partitioner.gates.proofs import crosses, proof_due
 from ...partitioner.gates.starts import epoch_of, flushed_epoch, metadata_of, note_of
 from ...partitioner.timeline import Timeline
 from .. import clock
+from ..attempts import Attempts
 from ..config import ConsumerSettings
-from ..kafka_errors import translate
+from ..kafka_errors import COORDINATOR_MOVES, translate
 from ..messages import Place
 from .commit_notes import shown
+from .ending import has_failed, is_silent
 from .group_metadata import TransactionalOffsets
 from .membership import Membership
-from .owned import Owned
+from .partition_state import PartitionState
 from .records.strays import Strays
+from .view import View
 
 if TYPE_CHECKING:
     from .gates.gating import Gatekeeper
 
+_LOG = logging.getLogger("keyorder.consumer")
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
 _IDLE_RECOMMIT = 6 * 3600.0
 _REVOKE_PATIENCE = 3.0
+_FIRST_QUESTION = 1.0
 _ASK_AGAIN = 0.5
+# Whether something is to be proven hangs on all that moves, so it is looked at in every turn, as long as that costs little.
+# After a look that took longer, t, the next one waits for _BRISK * t where the application has done something, and for
+# _CALM * t where nothing tells of anything, but not for more than _AT_LEAST. Seconds.
+_CHEAP, _BRISK, _CALM, _AT_LEAST = 0.0002, 10.0, 50.0, 0.5
 _PASSING = {
+    *COORDINATOR_MOVES,
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.STALE_MEMBER_EPOCH,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._WAIT_COORD,
@@ -52,7 +61,10 @@ _PASSING = {
 
 
 class _Outcome(Enum):
-    """Of a commit of keyorder's own. AGAIN: passing trouble. GONE: what failed was of topics that do not exist any more."""
+    """Of a commit of keyorder's own. AGAIN: passing trouble. GONE: the topics are, the membership, or this client.
+
+    A client is gone when it is being closed, and after a fatal error, which the library's poll tells of.
+    """
 
     DONE = "done"
     AGAIN = "again"
@@ -60,7 +72,10 @@ class _Outcome(Enum):
 
 
 class Committer:
-    """The commits of one consumer."""
+    """The commits of one consumer. stirred: the application has done something since `flush_and_prove` has looked.
+
+    acknowledged: how many offsets the broker has taken. given_up: nothing is committed any more, see `give_up_if_silent`.
+    """
 
     strays: Strays
     gates: Gatekeeper
@@ -71,8 +86,16 @@ class Committer:
         self._next_commit = clock.now() + settings.auto_commit_interval
         self._next_idle = clock.now() + _IDLE_RECOMMIT
         self.transactions = TransactionalOffsets(settings, members)
-        self._ask_again_at = 0.0
-        self._pending: dict[Place, deque[tuple[Owned, TopicPartition]]] = {}
+        self._ask_again_at = self._proved_at = self._proof_took = 0.0
+        self.stirred = self.given_up = False
+        self.acknowledged = 0
+        # Asynchronous commits whose answers have not come, in the order in which they were sent. Without a state: settled.
+        self._pending: dict[Place, deque[tuple[PartitionState | None, TopicPartition]]] = {}
+
+    @property
+    def due_at(self) -> float:
+        """When `periodic` has something to do."""
+        return min(self._next_commit, self._next_idle) if self._settings.auto_commit else self._next_idle
 
     def periodic(self) -> None:
         """The automatic commit, and from time to time one of idle positions, so that they do not expire."""
@@ -89,6 +112,7 @@ class Committer:
 
     def store(self, places: list[TopicPartition]) -> None:
         """The application has processed up to these offsets."""
+        self.stirred = True
         for place in places:
             owned = self._members.owned.get((place.topic, place.partition))
             if owned is None:
@@ -102,8 +126,9 @@ class Committer:
         asynchronous: returns None at once; the next polls learn what became of it. The broker takes commits of one
         member in their order, so a later one never loses against it.
         """
-        owned_places: dict[Owned, int] = {}
-        notes: dict[Owned, str] = {}
+        self.stirred = True
+        owned_places: dict[PartitionState, int] = {}
+        notes: dict[PartitionState, str] = {}
         if places is None:
             for owned in self._members.owned.values():
                 if owned.started and (self._settings.auto_store or owned.stored is not None):
@@ -122,37 +147,97 @@ class Committer:
             owned_places[owned_] = owned_.processed
             if place.metadata:
                 notes[owned_] = place.metadata
+        if owned_places and self.given_up:
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, "Commit failed: Local: Timed out: the consumer is closed")
+            )
+        if owned_places and self._expelled():
+            if asynchronous:
+                self._raw.commit(asynchronous=True)  # refused: on_commit hears of it
+                return None
+            text = "Commit failed: Local: Group partition assignment lost"
+            raise KafkaException(KafkaError(KafkaError._ASSIGNMENT_LOST, text))
         if not owned_places:
             # Nothing new is an error of the call, or where nobody waits for it, one that on_commit hears of.
             nothing = [TopicPartition(*owned.place) for owned in self._members.owned.values()]
             if places is not None:
                 nothing = [TopicPartition(place.topic, place.partition) for place in places]
             if not asynchronous:
+                if has_failed(self._raw):
+                    raise KafkaException(KafkaError(KafkaError._FATAL, "Commit failed: Local: Fatal error"))
                 raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored"))
             self._raw.commit(offsets=nothing, asynchronous=True)
             return None
         if asynchronous:
             self._send(owned_places, notes)
             return None
-        results = self._commit(owned_places, notes)
+        results = self._commit(owned_places, notes, told=False)
         for result in results:
             if result.error is not None:
                 raise KafkaException(result.error)
         return shown(results)
+
+    def give_up_if_silent(self, patience: float) -> bool:
+        """Commit nothing more if the group's coordinator does not answer within `patience` seconds: nobody would answer that.
+
+        True where it is so. Where nobody has anything to commit it is not asked.
+        """
+        owned = self._members.owned
+        if self._members.fetching.manual:
+            owned = {place: o for place, o in owned.items() if self._settings.auto_commit and o.uncommitted}
+        place = next((place for place in [*owned, *(p for p, sent in self._pending.items() if sent)]), None)
+        if place is not None and not self.given_up and self._is_silent(place, patience):
+            self.given_up = True
+            _LOG.warning(
+                "close(): the coordinator of group %s has not answered for %g s; what was processed since the last commit is not "
+                "committed, and is delivered again",
+                self._settings.group,
+                patience,
+            )
+        return self.given_up
+
+    def _is_silent(self, place: Place, patience: float) -> bool:
+        if not is_silent(self._raw, place, min(_FIRST_QUESTION, patience)):
+            return False
+        # Offsets of an open transaction keep the answer to a reader of what is committed back; these clients are none.
+        try:
+            self._members.starter.link.commits.read([self._settings.group], [place], patience)
+        except NotAuthorizedError:
+            return False  # an answer too
+        except KeyorderError:
+            return True
+        return False
+
+    def ends_unheard(self, patience: float) -> bool:
+        """Whether a commit is on its way that the coordinator does not answer: the library's close() would wait for that.
+
+        patience: seconds, once nobody has been waited for.
+        """
+        place = next((place for place, sent in self._pending.items() if sent), None)
+        return place is not None and (self.given_up or is_silent(self._raw, place, patience))
 
     def arrived(self, error: KafkaError | None, results: list[TopicPartition]) -> None:
         """What became of an asynchronous commit. Inside the client library's poll: nothing is raised here."""
         for result in results:
             # A commit that named no offset is answered at once, before those on their way.
             sent = self._pending.get((result.topic, result.partition)) if result.offset >= 0 else None
+            if not sent or all(place.offset != result.offset for _, place in sent):
+                continue  # nobody waits for it; those that are waited for come later
             while sent:
                 owned, place = sent.popleft()
                 if place.offset != result.offset:
                     continue  # of an earlier commit whose answer said nothing of this partition
-                if error is None and result.error is None:
+                if owned is not None and error is None and result.error is None:
                     self._acknowledged(owned, place)
                 break
         self._told(error, results)
+
+    @property
+    def prove_at(self) -> float:
+        """When `flush_and_prove` looks again. Seconds of the clock."""
+        if self._proof_took < _CHEAP:
+            return 0.0
+        return self._proved_at + min((_BRISK if self.stirred else _CALM) * self._proof_took, _AT_LEAST)
 
     def flush_and_prove(self) -> None:
         """Where a position has passed a cut: let the application flush, then commit the position with the epoch.
@@ -161,25 +246,44 @@ class Committer:
         callback raises is raised after the client library's poll; its flush is not proven, and asked for again.
         """
         self._learn_unknown()
-        due: dict[Owned, int] = {}
+        began = clock.now()
+        if began < self.prove_at:
+            return
+        self.stirred = False
+        due: dict[PartitionState, int] = {}
+        views = {topic: self._members.view(topic) for topic in self._members.topics()}
         for owned in list(self._members.owned.values()):
-            timeline = self._members.view(owned.topic).timeline
-            if not owned.started or owned.settled_in is timeline:
+            view = views[owned.topic]
+            if not owned.started or owned.settled_in is view.timeline:
                 continue
-            self._settle_tail(owned)
-            self._ask_to_flush(owned, timeline)
-            # What others can see decides, not what was done here once: a later commit may have carried an older epoch.
-            owed = partial(proof_due, timeline, owned.partition, owned.acknowledged)
-            newest = timeline.newest.number
-            if owed(self.gates.proven_epoch(owned, owned.processed)):
+            if (owned.proof_looked is None or owned.proof_looked != owned.progress(view)) and self._owes(owned, view):
                 due[owned] = owned.processed
-            elif owned.flushed >= newest and not owed(newest):
-                owned.settled_in = timeline
-        # A plain commit would win over a pending transactional one: there the application's own commit proves.
+        self._proved_at = clock.now()
+        self._proof_took = self._proved_at - began
+        # A plain commit would win over a pending transactional one: there the application's own commit proves. Once that has
+        # ended, what lies behind the last record (markers, aborted records) is committed here: a gate may wait for it, and the
+        # application has no offset to send.
         if due and not self.transactions.pending:
             self._attempt(due)
 
-    def confirms(self, owned: list[Owned]) -> bool:
+    def _owes(self, owned: PartitionState, view: View) -> bool:
+        """Whether a commit of this partition is due for what it says or proves."""
+        timeline = view.timeline
+        owned.proof_looked = None
+        self._settle_tail(owned)
+        flushed = self._ask_to_flush(owned, timeline)
+        # What others can see decides, not what was done here once: a later commit may have carried an older epoch.
+        owed = partial(proof_due, timeline, owned.partition, owned.acknowledged)
+        newest = timeline.newest.number
+        if owed(self.gates.proven_epoch(owned, owned.processed)):
+            return True
+        if owned.flushed >= newest and not owed(newest):
+            owned.settled_in = timeline
+        elif flushed and self.gates.current(owned.topic):
+            owned.proof_looked = owned.progress(view)
+        return False
+
+    def confirms(self, owned: list[PartitionState]) -> bool:
         """Whether the group takes a commit of this member for these partitions; it says again what was said last.
 
         True without asking where there is no group to ask, or where the broker fences what is made of the records: in
@@ -187,8 +291,8 @@ class Committer:
         """
         if self._members.fetching.manual or self.transactions.used:
             return True
-        said: dict[Owned, int] = {}
-        notes: dict[Owned, str] = {}
+        said: dict[PartitionState, int] = {}
+        notes: dict[PartitionState, str] = {}
         for o in owned:
             last = self._last_sent(o)
             if o.started and (last is not None or o.committed is not None):
@@ -196,7 +300,7 @@ class Committer:
                 notes[o] = o.note if last is None else note_of(last.metadata)
         return not said or self._attempt(said, notes) is _Outcome.DONE
 
-    def on_revoke(self, owned: list[Owned]) -> None:
+    def on_revoke(self, owned: list[PartitionState]) -> None:
         """The last commit of partitions that are about to go. None is on its way any more when this returns."""
         sent = {o: last for o in owned if (last := self._last_sent(o)) is not None}
         if sent and not self._settings.auto_commit:
@@ -213,22 +317,28 @@ class Committer:
                 # The next owner starts where this commit says: passing trouble is worth waiting for.
                 self._patiently({o: o.processed for o in due})
         for o in owned:
-            self._pending.pop(o.place, None)
+            self._settled(o)
 
-    def _last_sent(self, owned: Owned) -> TopicPartition | None:
-        """The newest asynchronous commit of a partition whose answer is awaited."""
+    def _settled(self, owned: PartitionState) -> None:
+        """Its commits have been answered. The library tells of that in a later poll: each is kept to be known again then."""
         pending = self._pending.get(owned.place)
-        return pending[-1][1] if pending else None
+        if pending:
+            self._pending[owned.place] = deque((None, place) for _, place in pending)
 
-    def _patiently(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> None:
-        Retrying(
+    def _last_sent(self, owned: PartitionState) -> TopicPartition | None:
+        """The newest asynchronous commit of a partition whose answer is awaited, of this ownership alone."""
+        pending = self._pending.get(owned.place)
+        return pending[-1][1] if pending and pending[-1][0] is owned else None
+
+    def _patiently(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None) -> None:
+        Attempts(
             stop=stop_after_delay(_REVOKE_PATIENCE),
             wait=wait_fixed(0.1),
             retry=retry_if_result(lambda outcome: outcome is _Outcome.AGAIN),
             retry_error_callback=lambda state: None,
         )(self._attempt, offsets, notes)
 
-    def _settle_tail(self, owned: Owned) -> None:
+    def _settle_tail(self, owned: PartitionState) -> None:
         """Pass a tail that shows no records, if all before it is done with."""
         owned.skip_tail()
         if self._settings.auto_commit and self._settings.auto_store:
@@ -237,17 +347,19 @@ class Committer:
         elif owned.processed >= owned.record_end:
             owned.processed = owned.processed_up_to(owned.processed)
 
-    def _ask_to_flush(self, owned: Owned, timeline: Timeline) -> None:
-        """KIP-253's onPartitionKeyMaybeRevoked, once the last record before a cut was returned."""
+    def _ask_to_flush(self, owned: PartitionState, timeline: Timeline) -> bool:
+        """KIP-253's onPartitionKeyMaybeRevoked, once the last record before a cut was returned. False when it raised."""
         passed = flushed_epoch(timeline, owned.partition, owned.processed if owned.unfinished else owned.returned)
         if passed <= owned.flushed:
-            return
+            return True
         listener = self._members.listener
         if listener is not None and crosses(timeline, owned.partition, owned.flushed, passed):
             place = TopicPartition(owned.topic, owned.partition)
             if not self._members.guarded(lambda: listener.on_partition_key_maybe_revoked([place])):
-                return
+                return False
         owned.flushed = passed
+        self.gates.moved(owned.topic)
+        return True
 
     def _learn_unknown(self) -> None:
         """Ask the broker for positions whose transaction ended unknown; it answers when that one is decided."""
@@ -265,18 +377,21 @@ class Committer:
                 if place.offset >= 0:
                     owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
                     owned.processed = max(owned.processed, place.offset)
+                    self.gates.moved(owned.topic)
 
-    def _try(self, owned: list[Owned]) -> None:
+    def _try(self, owned: list[PartitionState]) -> None:
         if owned and not self.transactions.used:
             self._attempt({o: o.processed for o in owned})
 
-    def _attempt(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> _Outcome:
+    def _attempt(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None) -> _Outcome:
         """Commit. AGAIN when the group or the coordinator is in passing trouble: the next turn tries again."""
+        if self.given_up or self._expelled():
+            return _Outcome.GONE
         try:
             results = self._commit(offsets, notes)
         except KafkaException as raised:
             code = raised.args[0].code()
-            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY, KafkaError._FATAL):
                 return _Outcome.GONE
             if code in _PASSING:
                 return _Outcome.AGAIN
@@ -288,7 +403,21 @@ class Committer:
             return _Outcome.DONE
         return _Outcome.GONE if codes == {KafkaError.UNKNOWN_TOPIC_OR_PART} else _Outcome.AGAIN
 
-    def _places(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None) -> list[TopicPartition]:
+    def _expelled(self) -> bool:
+        """Whether the client library has left the group with this static member, and nobody has been told yet.
+
+        After max.poll.interval.ms or a session without an answer it forgets its member id at once, and tells of the lost
+        partitions in a later poll. For the broker a commit in between is another process under the same group.instance.id:
+        it answers FENCED_INSTANCE_ID, which is fatal to the library. It would have joined again a moment later.
+        """
+        if not self._settings.static or self._members.fetching.manual:
+            return False
+        # Twice: between two answers the library looks at its timers, which may be due since the process stood still.
+        return not self._raw.memberid() or not self._raw.memberid()
+
+    def _places(
+        self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None
+    ) -> list[TopicPartition]:
         """As they are sent. notes: the application's metadata; None where it is keyorder that commits."""
         places = []
         for owned, offset in offsets.items():
@@ -302,32 +431,39 @@ class Committer:
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))
         return places
 
-    def _send(self, offsets: dict[Owned, int], notes: dict[Owned, str]) -> None:
+    def _send(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str]) -> None:
         places = self._places(offsets, notes)
         self._raw.commit(offsets=places, asynchronous=True)
         for place, owned in zip(places, offsets, strict=True):
             self._pending.setdefault(owned.place, deque()).append((owned, place))
 
-    def _commit(self, offsets: dict[Owned, int], notes: dict[Owned, str] | None = None) -> list[TopicPartition]:
+    def _commit(
+        self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None, told: bool = True
+    ) -> list[TopicPartition]:
+        """told: whether on_commit hears of it. Who waits for his own commit has its result."""
         places = self._places(offsets, notes)
         try:
             results = self._raw.commit(offsets=places, asynchronous=False) or []
         except KafkaException as raised:
-            self._told(raised.args[0], places)
+            if told:
+                self._told(raised.args[0], places)
             raise
         by_place = {(r.topic, r.partition): r for r in results}
         for place, owned in zip(places, offsets, strict=True):
             result = by_place.get(owned.place)
             if result is not None and result.error is None:
-                self._pending.pop(owned.place, None)  # answered before this one, whatever they said
+                self._settled(owned)  # answered before this one, whatever they said
                 self._acknowledged(owned, place)
-        self._told(None, results)
+        if told:
+            self._told(None, results)
         return results
 
-    def _acknowledged(self, owned: Owned, place: TopicPartition) -> None:
+    def _acknowledged(self, owned: PartitionState, place: TopicPartition) -> None:
         if self._members.owned.get(owned.place) is owned:
+            self.acknowledged += 1
             owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
             owned.ahead_committed = owned.ahead_sent
+            self.gates.moved(owned.topic)
 
     def _told(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         """What on_commit raises is raised later: here it would pass for an error of the commit."""

@@ -9,13 +9,21 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition, cimpl
 
 from ...partitioner.errors import ConfigError, UsageError
 from .. import clock
 from ..callbacks import wrapped
-from ..config import connection_of, consumer_settings
+from ..config import connection_of, consumer_settings, given
+from ..extras import needs_extra
+from ..figures import ConsumerFigures, shown
+from ..forked import not_freed_in_children
+from ..interruptible import take_each
+from ..link import ClusterLink
 from ..messages import offset_of, place_of
+from ..never_made import never_made
+from ..weakly import weakly
+from . import ending
 from .callers import Callers, Serial, alone
 from .cluster_queries import ClusterQueries
 from .committing import Committer
@@ -28,21 +36,29 @@ from .gates.positions import GroupPositions
 from .group_metadata import GroupMetadata
 from .listener import KeyRebalanceListener, hears_of_keys
 from .membership import Membership, RebalanceCallback
+from .metadata_refresher import MetadataRefresher
 from .partition_control import PartitionControl
-from .records.outbox import NOTHING, Outbox, Receipt
-from .records.parcels import Item
+from .records.batches import Item
+from .records.delivery_buffer import NOTHING, DeliveryBuffer, Receipt
 from .records.strays import StrayPolicy, Strays
 from .starting import Starter
 from .view import ViewKeeper
-from .waker import Waker
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 R = TypeVar("R")
+# How many records one call collects for the calls of poll() that follow.
+_RUN = 500
+# Seconds for a coordinator that does not answer: in close(), and where a consumer is dropped without it.
+_CLOSE_PATIENCE, _DROP_PATIENCE = 15.0, 3.0
+# What a method looks at first.
+_PARTS = frozenset({"_callers", "_delivery", "_out", "_raw", "_settings"})
+# Without a global lock other threads run anywhere: there poll() takes its turn for every record.
+_RUNS: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
+class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
     """A consumer of managed topics. Used as confluent_kafka.Consumer, with the same settings.
 
     A partition into which keys have moved is read up to the first closed gate, and on when the group has processed and
@@ -57,27 +73,41 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
     Raises ConfigError for a missing `group.id` or a setting that order does not allow.
     """
 
+    # A Consumer by type alone, as OrderedProducer is a Producer: what poll() reads has a slot.
+    __slots__ = ("__dict__", "__weakref__", "_callers", "_close_later", "_closed", "_delivery", "_out")
+
     _members: Membership
     _commits: Committer
 
-    def __init__(self, config: Mapping[str, Any], /, **kwargs: Any) -> None:
-        self._settings, theirs = consumer_settings({**config, **kwargs} if kwargs else config)
+    if not TYPE_CHECKING:  # or every name would pass for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_closed":
+                return True
+            raise never_made(self, name, _PARTS, "Consumer closed")
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
+        self._settings, theirs = consumer_settings(given(config, kwargs))
         bootstrap = str(theirs.get("bootstrap.servers"))
-        theirs["on_commit"] = lambda error, places: self._commits.arrived(error, places)
+        # Nothing below holds the consumer itself, so that one that is dropped is freed, and leaves its group, at once.
+        members: Membership
+        commits: Committer
+        theirs["on_commit"] = lambda error, places: commits.arrived(error, places)
         self._callers = Callers()
-        self._closed = self._closing = self._close_later = False
-        self._raw = Consumer(wrapped(theirs, lambda call: self._members.guarded(call)))
-        self._waker = Waker(self._raw)
+        self._closed = True  # until there is something to close: what follows may raise
+        self._closing = self._close_later = False
+        self._raw = Consumer(wrapped(theirs, lambda call: members.guarded(call)))
+        self._refresher = MetadataRefresher(self._raw)
         connection = connection_of(theirs)
-        self._view = ViewKeeper(connection, self._settings.group, _weakly(self._timeline_changed))
-        self._positions = GroupPositions(connection, self._settings.group)
+        self._link = ClusterLink(connection)
+        self._view = ViewKeeper(self._link, self._settings.group, weakly(self._timeline_changed))
+        self._positions = GroupPositions(self._link, self._settings.group)
         isolation = str(theirs.get("isolation.level", "read_committed"))
         committed_only = isolation == "read_committed"
-        starter = Starter(self._raw, connection, self._settings.group, self._settings.start_at_latest, committed_only)
-        self._admin = starter.admin
-        self._members = Membership(self._raw, self._settings, self._view, starter)
-        self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
-        self._origins = OriginWatch(connection, self._settings.group)
+        starter = Starter(self._raw, self._link, self._settings.group, self._settings.start_at_latest, committed_only)
+        members = self._members = Membership(self._raw, self._settings, self._view, starter)
+        commits = self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
+        self._origins = OriginWatch(self._link, self._settings.group)
         self._early = EarlyReleases(self._settings, connection, isolation) if self._settings.early_release else None
         self._gates = Gatekeeper(self._settings, self._members, self._positions, self._origins, self._early)
         self._status = GateStatus(self._settings, self._members, self._gates, self._positions, self._origins)
@@ -88,7 +118,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
         self._commits.strays = self._strays
         options = {
             "keyorder.arrow.native": self._settings.arrow_native,
-            **wrapped({"error_cb": theirs.get("error_cb")}, lambda call: self._members.guarded(call)),
+            **wrapped({"error_cb": theirs.get("error_cb")}, lambda call: members.guarded(call)),
         }
         self._delivery = Delivery(
             self._raw,
@@ -100,15 +130,18 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
             self._status,
             self._strays,
             options,
-            self._between,
+            weakly(self._between),
         )
+        self._out = self._delivery.out
+        self._closed = False
         # Threads do not keep a consumer that nobody has any more; without it they end.
-        others = (self._early, self._members.overlooked)
+        others = (self._early, self._members.overlooked, self._members.growth)
         threads = [self._view, self._positions, self._origins, *(each for each in others if each is not None)]
-        self._dropped = weakref.finalize(self, _end, [thread.retire for thread in threads])
+        self._dropped = weakref.finalize(self, _end, [*(thread.retire for thread in threads), self._link.release])
         self._dropped.atexit = False
+        not_freed_in_children(self)
+        self._stop_showing = shown(self, self._settings.metrics_at)
         self._view.start()
-        self._positions.start()
 
     @alone
     def subscribe(
@@ -150,10 +183,53 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
         self._delivery.finish_returned()
         self._members.unsubscribe()
 
+    def __repr__(self) -> str:
+        return f"<OrderedConsumer of group {self._settings.group}{', closed' if self._closed else ''}>"
+
     def poll(self, timeout: float = -1) -> Message | None:
         """The next record (or an error event), or None after `timeout` seconds (-1: wait)."""
-        messages = self._taken(1, timeout, True, _messages)
-        return messages[0] if messages else None
+        run = self._out.run
+        if run is not None and clock.now() < run.until:
+            # CPython looks at signals and lets other threads run after calls, at the start of functions and where it jumps.
+            # There is none of it from here to the return: a record is counted as returned, once, exactly when it is.
+            i = run.next
+            if i < run.end:
+                message = run.messages[i]
+                run.next = i + 1
+                return message
+        return self._poll(timeout, run is not None)
+
+    def _poll(self, timeout: float, was_open: bool) -> Message | None:
+        """poll() where no run goes on. was_open: a handler of a signal that came meanwhile may have closed it."""
+        if not _RUNS:
+            messages = self._taken(1, timeout, True, _messages)
+            return messages[0] if messages else None
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        while not (was_open and self._closed):
+            if not self.prepare(timeout):
+                break
+            message = self.given()
+            if message is not None:
+                return message
+            # Another thread was faster, or it has ended the run.
+            was_open = True
+            timeout = -1 if deadline is None else max(0.0, deadline - clock.now())
+        return None
+
+    def prepare(self, timeout: float) -> bool:
+        """poll() in two steps: wait until `given` has something. False when nothing came in time."""
+        return bool(self._run(1, timeout, True, self._delivery.offer, _RUN))
+
+    def given(self, ahead: bool = True) -> Message | None:
+        """What poll() would return without waiting; None where it would have to do more. ahead: `prepare` was called."""
+        run = self._out.run
+        if run is not None and (ahead or clock.now() < run.until):
+            i = run.next  # as in poll(): no call and no jump from here on
+            if i < run.end:
+                message = run.messages[i]
+                run.next = i + 1
+                return message
+        return None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` records, as soon as there are that many or `timeout` seconds are over (-1: wait)."""
@@ -172,22 +248,45 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
 
         Raises ModuleNotFoundError without the extra `keyorder[arrow]`.
         """
-        from ..arrow.parcels import batch_of_parcels
+        with needs_extra("arrow"):
+            from ..arrow.batches import arrow_batch_of
 
         if max_rows < 1:
             raise ValueError("max_rows must be positive")
-        taken = self._taken(max_rows, timeout, False, lambda out: batch_of_parcels(out.parcels()))
-        return batch_of_parcels([]) if taken is None else taken
+        taken = self._taken(max_rows, timeout, False, lambda out: arrow_batch_of(out.batches()))
+        return arrow_batch_of([]) if taken is None else taken
 
     @alone
     def gates(self) -> list[Gate]:
         """Each closed gate of this member's partitions, with what it waits for."""
+        self._delivery.book()
         return list(self._status.closed())
+
+    def figures(self) -> ConsumerFigures:
+        """What it holds and knows now, for metrics; see `keyorder.metrics`. Any thread may ask, and nobody is waited for."""
+        now, shut, owned = clock.now(), dict(self._gates.shut), dict(self._members.owned)
+        topics = {topic for topic, _ in owned}
+        timelines = {topic: self._view.timeline(topic) for topic in topics}
+        return ConsumerFigures(
+            group=self._settings.group,
+            gates={topic: sum(place[0] == topic for place in shut) for topic in topics},
+            gate_ages={
+                topic: max((now - since for place, since in shut.items() if place[0] == topic), default=0.0)
+                for topic in topics
+            },
+            held={topic: sum(len(each.held) for place, each in owned.items() if place[0] == topic) for topic in topics},
+            epochs={topic: known.newest.number for topic, known in timelines.items() if known is not None},
+            view_ages={topic: age for topic in topics if (age := now - self._view.as_of(topic)) < float("inf")},
+            misplaced=self._strays.by_topic(),
+            commits=self._commits.acknowledged,
+            gate_times=self._gates.durations,
+        )
 
     @alone
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Mark records as processed; the next automatic commit takes them. Needs enable.auto.offset.store=false."""
-        self._begin()
+        self._check_open()
+        self._delivery.book()  # nothing that is given out changes: the run of a loop that stores each record goes on
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
         if message is None and offsets is None:
@@ -198,28 +297,36 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
         self._commits.store(_places(message, offsets))
 
     @alone
-    def commit(
+    def commit(  # type: ignore[override]  # one signature for their six
         self,
+        /,
         message: Message | None = None,
         offsets: list[TopicPartition] | None = None,
-        asynchronous: bool = True,
+        asynchronous: bool | None = None,
+        **named: bool,
     ) -> list[TopicPartition] | None:
         """Commit a message's offset, the given offsets, or all that was returned (stored, where storing is manual).
 
         Every commit carries the group's epoch. With asynchronous=True this returns at once, and `on_commit` of the
         settings hears of the result in a later poll; otherwise the result is returned. Only partitions that this member
-        owns: of any other the committed offset is another member's word.
+        owns: of any other the committed offset is another member's word. asynchronous: True unless given; `async`, its older
+        name, is taken as well.
         """
-        self._begin()
+        returns = _asynchronous(asynchronous, named)
+        if returns:
+            self._check_open()
+            self._delivery.book()  # as in store_offsets
+        else:
+            self._begin()  # callbacks run meanwhile
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
         places = _places(message, offsets) if message is not None or offsets is not None else None
-        return self._commits.by_application(places, asynchronous)
+        return self._commits.by_application(places, returns)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka.Consumer.set_sasl_credentials; for the clients beside it as well."""
         self._raw.set_sasl_credentials(username, password)
-        for client in (self._view, self._positions, self._origins, self._members.starter, self._strays, self._early):
+        for client in (self._link, self._strays, self._early):
             if client is not None:
                 client.set_sasl_credentials(username, password)
 
@@ -267,6 +374,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
 
         What was returned last counts as processed, unless an exception is on its way through the caller. Inside a callback,
         or in a signal handler that has interrupted a call of this consumer, it is closed as soon as that call has ended.
+        Raises what a callback has raised meanwhile, when everything is released.
         """
         if self._closed:
             return
@@ -281,25 +389,49 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
         if self._closed:
             return
         try:
-            try:
-                if processed and self._view.failure is None:
-                    self._delivery.note_processed()
-                self._members.leave()
-            finally:
-                if self._delivery.columns is not None:
-                    self._delivery.columns.close()
-                self._raw.close()
-                self._closed = True
+            self._delivery.settle()
+            if processed and self._view.failure is None:
+                self._delivery.note_processed()
+            self._members.leave(_CLOSE_PATIENCE)
         finally:
-            self._dropped.detach()
-            self._view.stop()
-            self._positions.stop()
-            self._origins.stop()
-            for thread in (self._early, self._members.overlooked):
-                if thread is not None:
-                    thread.stop()
-            self._strays.close()
-            self._members.starter.close()
+            watches = (self._members.overlooked, self._members.growth)
+            threads = (self._view, self._positions, self._origins, self._early, *watches)
+            take_each(
+                [
+                    self._close_columns,
+                    self._close_raw,
+                    self._close_raw,  # if the first was broken off
+                    self._dropped.detach,
+                    self._stop_showing,
+                    *(thread.stop for thread in threads if thread is not None),
+                    self._strays.close,
+                    self._link.close,
+                    self._link.close,  # as above
+                ]
+            )
+        self._members.raise_pending()
+
+    def _close_columns(self) -> None:
+        if self._delivery.columns is not None:
+            self._delivery.columns.close()
+
+    def _close_raw(self) -> None:
+        if not self._closed:
+            self._end_raw()
+            self._closed = True
+
+    def _end_raw(self) -> None:
+        if self._commits.ends_unheard(_DROP_PATIENCE):
+            ending.let_go(self._raw)
+        else:
+            ending.close(self._raw)
+
+    def __del__(self) -> None:
+        # The client library's own end of a consumer that is not closed waits for ever where a rebalance has just been answered.
+        if not getattr(self, "_closed", True):
+            self._members.abandon()
+            self._close_columns()
+            self._end_raw()
 
     def __enter__(self) -> OrderedConsumer:
         return self
@@ -325,7 +457,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
         """Who takes turns here, for `callers.lent`."""
         return id(self._callers)
 
-    def _taken(self, wanted: int, timeout: float, events: bool, result: Callable[[Outbox], R]) -> R | None:
+    def _taken(self, wanted: int, timeout: float, events: bool, result: Callable[[DeliveryBuffer], R]) -> R | None:
         """What one call returns; None for nothing. An exception at any line leaves it to the next call."""
         out = self._delivery.out
         collected: list[Item] = []
@@ -347,7 +479,9 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
                 out.last = collected
             raise
 
-    def _run(self, wanted: int, timeout: float | None, events: bool, result: Callable[[], R]) -> R | None:
+    def _run(
+        self, wanted: int, timeout: float | None, events: bool, result: Callable[[], R], room: int = 0
+    ) -> R | None:
         callers = self._callers
         if callers.inside:
             raise RuntimeError("a callback cannot poll: the poll that has called it waits for it")
@@ -361,7 +495,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
                 timeout = max(0.0, timeout - (clock.now() - began))
             if not events:
                 self._delivery.become_columnar()
-            self._delivery.take(wanted, timeout, events)
+            self._delivery.take(wanted, timeout, events, room)
             return None if self._close_later else result()
         finally:
             if callers.owner == me:
@@ -386,32 +520,20 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial):
 
     def _begin(self) -> None:
         self._check_open()
-        self._delivery.book()
+        self._delivery.settle()
 
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("Consumer closed")
 
     def _timeline_changed(self, topic: str) -> None:
-        """On the view's thread: let a classic member see new partitions. Only a look at *all* topics wakes it."""
+        """On the view's thread: let a classic member see new partitions."""
         if not self._closed:
-            self._waker.wake()
+            (self._members.growth or self._refresher).wake()
 
 
-def _messages(out: Outbox) -> list[Message]:
+def _messages(out: DeliveryBuffer) -> list[Message]:
     return out.messages()
-
-
-def _weakly(method: Callable[[str], None]) -> Callable[[str], None]:
-    """The method, as long as its object is there."""
-    reference = weakref.WeakMethod(method)
-
-    def call(topic: str) -> None:
-        found = reference()
-        if found is not None:
-            found(topic)
-
-    return call
 
 
 def _end(threads: list[Callable[[], None]]) -> None:
@@ -426,3 +548,11 @@ def _places(message: Message | None, offsets: list[TopicPartition] | None) -> li
         text = "a message with an error says nothing of what was processed"
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
     return [TopicPartition(*place_of(message), offset_of(message) + 1)]
+
+
+def _asynchronous(given: bool | None, named: Mapping[str, bool]) -> bool:
+    """Of commit(): `asynchronous` wins over `async`, a name that Python has kept for itself since. TypeError for another."""
+    for name in named:
+        if name != "async":
+            raise TypeError(f"commit() got an unexpected keyword argument {name!r}")
+    return named.get("async", True) if given is None else given

@@ -14,17 +14,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from .. import clock
 from ..config import ConsumerSettings
+from ..interruptible import raise_lost
 from ..messages import Place
 from .committing import Committer
 from .gates.gate_status import GateStatus
 from .gates.gating import Gatekeeper
 from .membership import Membership
+from .membership_check import MembershipCheck
 from .progress import Phase, Progress
-from .records.outbox import Outbox
-from .records.parcels import items_of
+from .records.batches import items_of
+from .records.delivery_buffer import DeliveryBuffer
 from .records.reading import Intake
 from .records.strays import Strays
-from .standstill import Standstill
 from .view import ViewKeeper
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _KEEPALIVE = 1.0
 
 
 class Delivery:
-    """Carries records from the client library to the outbox of one consumer. Used by one thread at a time.
+    """Carries records from the client library to the delivery buffer of one consumer. Used by one thread at a time.
 
     out: what may be returned, and what the application was given. columns: where records come as columns, their source.
     options: what the source of columns needs to know. between: called between two turns, lets other threads in; False when
@@ -55,14 +56,14 @@ class Delivery:
         status: GateStatus,
         strays: Strays,
         options: Mapping[str, Any],
-        between: Callable[[], bool],
+        between: Callable[[], bool | None],
     ) -> None:
         self._raw, self._settings, self._view, self._members = raw, settings, view, members
         self._commits, self._gates, self._status, self._strays = commits, gates, status, strays
         self._options, self._between = options, between
         self._progress = Progress()
         self._intake = Intake(settings, members, view, gates, strays, self._progress)
-        self.out = Outbox(members)
+        self.out = DeliveryBuffer(members)
         self._intake.ready = gates.ready = self.out.ready
         members.before_revoke = self.drop
         members.fetching.before_fetch = lambda places: None
@@ -71,13 +72,15 @@ class Delivery:
         self._failure: Exception | None = None
         self._returned: set[Place] = set()
         self._last_raw = clock.now()
-        self._standstill = Standstill(members, commits)
+        self._membership_check = MembershipCheck(members, commits)
 
-    def take(self, wanted: int, timeout: float | None, events: bool = True) -> None:
-        """The engine: settle what was returned before, let in what may be delivered, wait for more in the outbox.
+    def take(self, wanted: int, timeout: float | None, events: bool = True, room: int = 0) -> None:
+        """The engine: settle what was returned before, let in what may be delivered, wait for more in the delivery buffer.
 
-        A rebalance in between takes back what was already collected here for partitions that have gone.
+        room: how many are collected where more than `wanted` are there. A rebalance in between takes back what was already
+        collected here for partitions that have gone.
         """
+        room = max(room, wanted)
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self._begin()
         self._strays.settle()
@@ -90,12 +93,13 @@ class Delivery:
             raise failure
         out = self.out
         while True:
-            self._collect(wanted, events)
+            self._collect(room, events)
             now = clock.now()
             enough = out.count >= wanted or (out.count and (wanted == 1 or (out.stopped and not events)))
             if enough and now - self._last_raw < _KEEPALIVE:
                 return
             left = 0.0 if enough else self._patience(deadline, now)
+            before = out.count
             try:
                 self._turn(wanted, left)
             except Exception as error:
@@ -107,15 +111,33 @@ class Delivery:
             if not self._confirmed(wanted, deadline):
                 self._begin()  # what was collected waits with the rest
                 return
-            self._collect(wanted, events)
+            self._collect(room, events)
             if out.count >= wanted or (deadline is not None and clock.now() >= deadline):
+                return
+            # What would come next may wait for the application to process what this call has: it has to get that first.
+            if out.count == before and out.count and self._gates.wait_for(out.places()):
                 return
             if not self._pause():
                 return
 
+    def offer(self) -> bool:
+        """Leave what `take` has collected to the next calls of poll(). False when it is nothing.
+
+        They do nothing else meanwhile: what is due in every call ends the run. With an error that is to come with the next
+        call it ends with its first record.
+        """
+        most = 1 if self._failure is not None or self._strays.pending else self.out.count
+        return self.out.offer(most, min(self._last_raw + _KEEPALIVE, self._commits.due_at))
+
+    def settle(self) -> None:
+        """The application is back, with a call that may change what is given out: the run is over."""
+        self.out.end()
+        self.book()
+        self.out.take_back()
+
     def book(self) -> None:
         """The application is back, with whatever call: what it was given last has been returned."""
-        self.out.book(self._returned)
+        self.out.book(self._returned, self._finished)
 
     def finish_returned(self) -> None:
         """The application is back for more: what it was given last is processed, if it left that to us."""
@@ -125,6 +147,10 @@ class Delivery:
     def note_processed(self) -> None:
         """What the application was given last is processed, if it left that to us."""
         self.book()
+        self._finished()
+
+    def _finished(self) -> None:
+        self._commits.stirred |= bool(self._returned)
         for place in self._returned:
             owned = self._members.owned.get(place)
             if owned is not None:
@@ -149,13 +175,13 @@ class Delivery:
 
     def _confirmed(self, wanted: int, deadline: float | None) -> bool:
         """After a standstill nothing is given out before the group has said whose it is. False when the time is over."""
-        self._standstill.look(clock.now())
-        while self._standstill.in_doubt and not self._standstill.settle(clock.now()):
+        self._membership_check.look(clock.now())
+        while self._membership_check.in_doubt and not self._membership_check.settle(clock.now()):
             now = clock.now()
             if deadline is not None and now >= deadline:
                 return False
             self._turn(wanted, self._patience(deadline, now))
-            self._standstill.look(clock.now())
+            self._membership_check.look(clock.now())
             if not self._pause():
                 return False
         return True
@@ -170,7 +196,7 @@ class Delivery:
 
     def _begin(self) -> None:
         """Whatever the last call has left: book it, or take it back."""
-        self.book()
+        self.settle()
         self._recover()
         self._progress.phase = Phase.MOVING
         self.out.begin()
@@ -193,6 +219,7 @@ class Delivery:
     def _turn(self, wanted: int, wait: float) -> None:
         if self._view.failure is not None:
             raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
+        self._members.see_growth()
         self.move(self._members.stopped.look)
         self._members.starts.find()
         self._commits.flush_and_prove()
@@ -202,6 +229,9 @@ class Delivery:
         self._status.explain()
         self._fetch(wanted, wait)
         self._intake.sort()
+        if self._intake.ended:
+            self._intake.ended = False
+            self._commits.stirred = True
         self._members.raise_pending()
         self._members.stopped.raise_if_all()
 
@@ -223,19 +253,27 @@ class Delivery:
             wait = 0.0
         # Large calls are filled exactly: what is left over would be cut and joined again in every later call.
         most = _BATCH if wanted <= _BATCH else max(1, wanted - self.out.count)
-        if clock.now() < self._intake.foreign_until:
+        if self.out.count >= wanted:
+            # The library is polled to stay in the group: what a slow application has not asked for stays there.
+            most = 1
+        elif clock.now() < self._intake.foreign_until:
             most = max(most, _LARGE)
-        self._standstill.served(clock.now())
+        self._membership_check.served(clock.now())
         self._progress.phase = Phase.LIBRARY
         if self.columns is not None:
             self._intake.take(self.columns.take(most, wait), clock.now())
         else:
-            first = self._raw.poll(wait)
+            try:
+                # Not consume(most, wait): below 200 ms it waits the whole time, even when records are there.
+                first = self._raw.poll(wait)
+                more = self._raw.consume(most - 1, 0) if first is not None and most > 1 else []
+            except SystemError as error:
+                raise_lost(error)
             if first is not None:
-                self._intake.take(items_of([first, *self._raw.consume(most - 1, 0)]), clock.now())
+                self._intake.take(items_of([first, *more]), clock.now())
         self._progress.phase = Phase.REST
         self._last_raw = clock.now()
-        self._standstill.served(self._last_raw)
+        self._membership_check.served(self._last_raw)
 
     def _recover(self) -> None:
         """Go on after an exception that has left something half done."""
@@ -243,9 +281,11 @@ class Delivery:
         if phase is Phase.REST:
             return
         fetching = self._members.fetching
+        # The binding drops the traceback of a callback that raises: an exception does not show that it cut a rebalance short.
         if self._members.rebalancing or (phase is Phase.LIBRARY and not fetching.as_assigned()):
             phase = Phase.REBALANCE
         if phase is Phase.LIBRARY:
+            # Only what is missing: to fetch everything again would never end under a signal every 20 ms.
             thrown_away = fetching.thrown_away(self.columns is not None and self.columns.in_hand)
             self.out.drop_unjudged({owned.place for owned in thrown_away}, self._intake.waiting)
             fetching.again(thrown_away)
@@ -289,4 +329,6 @@ class Delivery:
     def _patience(self, deadline: float | None, now: float) -> float:
         """How long the client library may block: short while a gate is closed or a change is near."""
         wait = 0.005 if self._gates.busy or self._members.busy else 0.05
+        if self._commits.stirred and self._commits.prove_at > now:
+            wait = min(wait, self._commits.prove_at - now)  # a proof may be owed that others wait for
         return wait if deadline is None else max(0.0, min(wait, deadline - now))

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from .. import clock
 from ..config import ConsumerSettings
 from ..messages import Place, place_of
-from .owned import Owned
-from .records.parcels import Item
+from .partition_state import PartitionState
+from .records.batches import Item
 
 # Seconds.
 _SILENT = 1.0
@@ -25,11 +25,13 @@ class Fetching:
 
     before_fetch: Callable[[list[Place]], None]
 
-    def __init__(self, raw: Consumer, settings: ConsumerSettings, owned: dict[Place, Owned]) -> None:
+    def __init__(self, raw: Consumer, settings: ConsumerSettings, owned: dict[Place, PartitionState]) -> None:
         self.raw, self._settings, self._owned = raw, settings, owned
         self.manual = False
         self._standing_still = False
         self._unsure: dict[Place, float] = {}
+        # What the application paused and this member does not own now: as in the client library, only a resume ends a pause.
+        self._paused_away: set[Place] = set()
 
     @property
     def _by_delta(self) -> bool:
@@ -46,11 +48,14 @@ class Fetching:
         # The binding assigns everything by itself unless the callback has assigned something, were it nothing.
         (self.raw.incremental_assign if self._settings.incremental else self.raw.assign)([])
 
-    def begin(self, more: Iterable[Owned]) -> None:
+    def begin(self, more: Iterable[PartitionState]) -> None:
         """Let the client library fetch these too, from where each is."""
         more = list(more)
         for owned in more:
             owned.fetching = True
+            if owned.place in self._paused_away:
+                owned.paused_by_user = True
+                self._paused_away.discard(owned.place)
         if self._by_delta:
             self.before_fetch([o.place for o in more])
             self.raw.incremental_assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
@@ -85,7 +90,7 @@ class Fetching:
         if fetching:
             self.begin(fetching)
 
-    def again(self, some: Iterable[Owned]) -> None:
+    def again(self, some: Iterable[PartitionState]) -> None:
         """Fetch these anew, each from where it is: the client library has stopped them, or thrown something away."""
         some = list(some)
         if some and self._by_delta:
@@ -95,6 +100,14 @@ class Fetching:
         if some:
             self.begin(some)
 
+    def known_end(self, owned: PartitionState) -> int:
+        """An end that the log has had, by what the client library has heard last; -1 for none."""
+        try:
+            known = self.raw.get_watermark_offsets(TopicPartition(*owned.place), cached=True)
+        except KafkaException:
+            return -1
+        return -1 if known is None else max(known[1], -1)
+
     def as_assigned(self) -> bool:
         """Whether the client library's assignment is ours. Not when an exception has cut a rebalance callback short.
 
@@ -103,7 +116,7 @@ class Fetching:
         assigned = {(place.topic, place.partition) for place in self.raw.assignment()}
         return assigned == {owned.place for owned in self._owned.values() if owned.fetching}
 
-    def _unassign(self, some: list[Owned]) -> None:
+    def _unassign(self, some: list[PartitionState]) -> None:
         """Whatever the books say: an exception may have come between a call and the note of it."""
         assigned = {(place.topic, place.partition) for place in self.raw.assignment()}
         self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in some if owned.place in assigned])
@@ -116,7 +129,7 @@ class Fetching:
             if not isinstance(item, Message) and place in self._owned:
                 self._owned[place].taken = item.last + 1
 
-    def thrown_away(self, columns: bool) -> list[Owned]:
+    def thrown_away(self, columns: bool) -> list[PartitionState]:
         """Partitions of which the client library has handed something over that did not get here: an exception took it.
 
         Its own position tells that of records, unless they came as columns. Of an end of partition, or an error, nothing
@@ -134,7 +147,7 @@ class Fetching:
                 self._unsure.setdefault(owned.place, now)
         return gone
 
-    def silent(self, now: float) -> list[Owned]:
+    def silent(self, now: float) -> list[PartitionState]:
         """Partitions of which nothing has come for a while since an exception that may have taken an event of theirs."""
         if not self._unsure:
             return []
@@ -159,13 +172,14 @@ class Fetching:
         self.raw.resume([TopicPartition(*o.place) for o in running])
         self._standing_still = False
 
-    def end(self, gone: Iterable[Owned]) -> None:
+    def end(self, gone: Iterable[PartitionState]) -> None:
         """Fetch these no more. They have been taken out of what is owned."""
         gone = list(gone)
         paused = [TopicPartition(*owned.place) for owned in gone if owned.paused_by_user or owned.paused_for_hold]
         if paused:
-            # The client library keeps a pause for the next time that the partition is assigned here.
+            # Here, not in the library: it could not tell the application's pauses from ours.
             self.raw.resume(paused)
+            self._paused_away.update(owned.place for owned in gone if owned.paused_by_user)
         if self._by_delta:
             self._unassign(gone)
         elif any(owned.fetching for owned in self._owned.values()):
@@ -173,7 +187,7 @@ class Fetching:
         else:
             self.raw.unassign()
 
-    def stop(self, some: Iterable[Owned]) -> None:
+    def stop(self, some: Iterable[PartitionState]) -> None:
         """Fetch these no more, though they are owned."""
         running = [owned for owned in some if owned.fetching]
         for owned in running:
@@ -183,7 +197,7 @@ class Fetching:
         elif running:
             self.begin([])
 
-    def restart_at(self, owned: Owned, offset: int) -> None:
+    def restart_at(self, owned: PartitionState, offset: int) -> None:
         """Go on from another offset, dropping what was fetched."""
         processed, record_end = owned.processed, owned.record_end
         owned.start_at(offset)
@@ -193,7 +207,7 @@ class Fetching:
         if owned.fetching:
             self.again([owned])  # no seek: the client library has stopped a partition whose position is gone
 
-    def seek(self, owned: Owned, offset: int) -> None:
+    def seek(self, owned: PartitionState, offset: int) -> None:
         """The application's seek: the position becomes what it says."""
         if not owned.started:
             owned.wanted = offset
@@ -206,12 +220,12 @@ class Fetching:
             except KafkaException:
                 self.again([owned])  # the client library has stopped it
 
-    def hold(self, owned: Owned) -> None:
+    def hold(self, owned: PartitionState) -> None:
         """Stand still: what waits behind its gate fills the memory that it may take."""
         owned.paused_for_hold = True
         self.raw.pause([TopicPartition(*owned.place)])
 
-    def unhold(self, owned: Owned) -> None:
+    def unhold(self, owned: PartitionState) -> None:
         """Go on after `hold`, unless the application has paused it."""
         owned.paused_for_hold = False
         if not owned.paused_by_user:
@@ -225,12 +239,13 @@ class Fetching:
 
     def resume(self, places: list[TopicPartition]) -> None:
         """The application's resume; a partition paused for memory stays so."""
+        self._paused_away.difference_update((p.topic, p.partition) for p in places)
         for owned in self._owned_of(places):
             owned.paused_by_user = False
         running = [TopicPartition(*o.place) for o in self._owned_of(places) if o.fetching and not o.paused_for_hold]
         if running:
             self.raw.resume(running)
 
-    def _owned_of(self, places: list[TopicPartition]) -> list[Owned]:
+    def _owned_of(self, places: list[TopicPartition]) -> list[PartitionState]:
         """Those of them that this member owns; of others the client library takes no notice either."""
         return [self._owned[p.topic, p.partition] for p in places if (p.topic, p.partition) in self._owned]

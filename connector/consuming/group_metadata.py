@@ -14,7 +14,7 @@ from ...partitioner.errors import ConfigError
 from ...partitioner.gates.starts import epoch_of, metadata_of, note_of
 from ..config import ConsumerSettings
 from .membership import Membership
-from .owned import Owned
+from .partition_state import PartitionState
 
 if TYPE_CHECKING:
     from .gates.gating import Gatekeeper
@@ -27,10 +27,10 @@ class TransactionalOffsets:
 
     def __init__(self, settings: ConsumerSettings, members: Membership) -> None:
         self._settings, self._members = settings, members
-        self._sent: dict[Owned, TopicPartition] = {}
+        self._sent: dict[PartitionState, TopicPartition] = {}
         self._by_ours = False
         self.used = False
-        self.unknown: set[Owned] = set()
+        self.unknown: set[PartitionState] = set()
 
     @property
     def pending(self) -> bool:
@@ -41,7 +41,7 @@ class TransactionalOffsets:
         """
         return self.used and (not self._by_ours or bool(self._sent) or bool(self.undecided()))
 
-    def undecided(self) -> list[Owned]:
+    def undecided(self) -> list[PartitionState]:
         """Partitions whose offset went through a transaction that has ended unknown."""
         self.unknown = {owned for owned in self.unknown if self._members.owned.get(owned.place) is owned}
         return list(self.unknown)
@@ -79,6 +79,7 @@ class TransactionalOffsets:
             if committed:
                 owned.processed = place.offset
                 owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
+                self.gates.moved(owned.topic)
             elif committed is None:
                 self.unknown.add(owned)
 

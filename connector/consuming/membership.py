@@ -7,6 +7,7 @@ is kept and raised when the poll has returned: the library would throw the fetch
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,10 @@ from .. import clock
 from ..config import ConsumerSettings
 from ..messages import Place
 from .fetching import Fetching
+from .growth_watch import GrowthWatch
 from .listener import KeyRebalanceListener
 from .overlooked import Overlooked
-from .owned import Owned
+from .partition_state import PartitionState
 from .starting import Starter
 from .starts import Starts
 from .stopped import StoppedTopics
@@ -50,7 +52,7 @@ class Membership:
 
     def __init__(self, raw: Consumer, settings: ConsumerSettings, views: ViewKeeper, starter: Starter) -> None:
         self.views, self.starter = views, starter
-        self.owned: dict[Place, Owned] = {}
+        self.owned: dict[Place, PartitionState] = {}
         self.fetching = Fetching(raw, settings, self.owned)
         self.stopped = StoppedTopics(
             self.owned,
@@ -59,14 +61,16 @@ class Membership:
             lambda places: self.before_revoke(places),
             lambda e: self._errors.append(e),
         )
-        self.overlooked = Overlooked(starter.admin, settings.group) if settings.static else None
+        self.overlooked = Overlooked(starter.link, settings.group) if settings.static else None
+        self.growth = GrowthWatch(starter, settings.growth_interval) if settings.cooperative else None
         self.starts = Starts(self.fetching, settings, views, starter, self.owned, self.stopped)
         self.listener: KeyRebalanceListener | None = None
         self._callbacks: dict[str, RebalanceCallback | None] = {}
-        self._application: Any = None
+        self._application: Callable[[], Any] = lambda: None
         self._errors: list[BaseException] = []
         self._subscribed: list[str] = []
-        self._telling = False
+        self._telling = self._abandoned = self._joined = False
+        self._topics: frozenset[str] | None = frozenset()
         self.rebalancing = False
 
     def subscribe(
@@ -79,22 +83,36 @@ class Membership:
         on_lost: RebalanceCallback | None,
     ) -> None:
         """Join the group for these topics. The others: whom to tell of rebalances."""
-        self._application, self.listener = application, listener
+        self._application, self.listener = weakref.ref(application), listener
         self._callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
         self._subscribed = list(topics)
+        self._joined = False
         self._join()
+        if self.growth is not None:
+            self.growth.follow(topics)
 
     def unsubscribe(self) -> None:
         """Leave the group."""
         self._subscribed = []
         if self.overlooked is not None:
             self.overlooked.look(())
+        if self.growth is not None:
+            self.growth.follow(())
         self.fetching.raw.unsubscribe()
 
-    def leave(self) -> None:
-        """The consumer is being closed: commit what a group's rebalance would not ask for."""
-        if self.fetching.manual:
+    def leave(self, patience: float) -> None:
+        """The consumer is being closed: commit what a group's rebalance would not ask for.
+
+        patience: seconds for the group's coordinator. If that is silent for as long, everything counts as lost.
+        """
+        if self.commits.give_up_if_silent(patience):
+            self._lose([TopicPartition(*place) for place in self.owned])
+        elif self.fetching.manual:
             self.unassign()
+
+    def abandon(self) -> None:
+        """The application has dropped the consumer: it is told nothing more, and nothing more is committed."""
+        self._callbacks, self.listener, self._abandoned = {}, None, True
 
     def join_again(self) -> None:
         """Leave the group and join it anew: a rebalance was cut short, so nobody knows what is owned, or one is due."""
@@ -105,12 +123,32 @@ class Membership:
                 owned.fetching = owned.place in assigned
             self._give_up([TopicPartition(*place) for place in self.owned], "on_revoke")
             self.fetching.raw.unsubscribe()
+            self._joined = False
             self._join()
+
+    def see_growth(self) -> None:
+        """Let the client library see new partitions."""
+        if self.growth is None or not self.growth.found:
+            return
+        # To subscribe while it joins would ask for a second membership. It joins by itself when a topic is there: of one that it
+        # knows by name it hears, for the first that a pattern matches it looks every quarter of an hour.
+        if self._joined:
+            self.growth.refresh(self.fetching.raw.list_topics, self._join_for_growth)
+        elif any(topic.startswith("^") for topic in self._subscribed):
+            self.growth.refresh(self.fetching.raw.list_topics, None)
 
     def _join(self) -> None:
         self.fetching.raw.subscribe(
             self._subscribed, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost
         )
+
+    def _join_for_growth(self) -> None:
+        try:
+            self._join()
+        except KafkaException as refused:
+            # A fatal error is told of by the library's poll, once.
+            if refused.args[0].code() != KafkaError._FATAL:
+                raise
 
     @property
     def busy(self) -> bool:
@@ -119,9 +157,11 @@ class Membership:
             (t := self.views.timeline(topic)) is not None and t.change is not None for topic in self.topics()
         )
 
-    def topics(self) -> set[str]:
-        """The topics of which this member owns partitions."""
-        return {topic for topic, _ in self.owned}
+    def topics(self) -> frozenset[str]:
+        """The topics of which this member owns partitions. The same object until some come or go."""
+        if self._topics is None:
+            self._topics = frozenset(topic for topic, _ in self.owned)
+        return self._topics
 
     def view(self, topic: str) -> View:
         """What is known of a topic now."""
@@ -148,14 +188,14 @@ class Membership:
 
     def assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
         """New partitions: own them, fetch nothing yet."""
-        self.rebalancing = True
+        self.rebalancing = self._joined = True
         self.fetching.nothing_new()
         if self.fetching.whole and self.owned:
             # The whole assignment anew, and nothing was revoked in between: what is left of the last one is lost.
             self._lose([TopicPartition(*place) for place in self.owned])
         now = clock.now()
         for place in partitions:
-            self.owned[place.topic, place.partition] = Owned(place.topic, place.partition)
+            self._own((place.topic, place.partition))
             self.starts.add((place.topic, place.partition), now)
         self._tell("on_assign", partitions)
         if self.overlooked is not None:
@@ -172,22 +212,33 @@ class Membership:
         self._give_up(partitions, "on_revoke")
         self.rebalancing = False
 
+    def _own(self, place: Place) -> None:
+        self._topics = None
+        self.owned[place] = PartitionState(*place)
+        self._topics = None  # a signal handler may have asked in between
+
     def _give_up(self, partitions: list[TopicPartition], what: str | None) -> None:
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
         self.before_revoke(places)
         if what is not None and (places or not partitions):  # else it was told before
             self._tell(what, partitions)
-        try:
-            self.commits.on_revoke([self.owned[place] for place in places])
-        except Exception as error:
-            self._errors.append(error)
+        if not self._abandoned:
+            try:
+                self.commits.on_revoke([self.owned[place] for place in places])
+            except Exception as error:
+                self._errors.append(error)
         self._forget(places)
 
     def lost(self, _: Any, partitions: list[TopicPartition]) -> None:
         """Another member owns them already: nothing can be committed."""
-        self.rebalancing = True
+        self.rebalancing, self._joined = True, False
         self._lose(partitions)
         self.rebalancing = False
+
+    def failed(self) -> None:
+        """The client library has raised a fatal error: this member is none any more, and never will be again."""
+        if self.owned and not self.fetching.manual:
+            self.lost(None, [TopicPartition(*place) for place in self.owned])
 
     def _lose(self, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
@@ -197,11 +248,15 @@ class Membership:
         self._forget(places)
 
     def _forget(self, places: set[Place]) -> None:
+        self._topics = None
         gone = [self.owned.pop(place) for place in places]
+        self._topics = None
         try:
             self.fetching.end(gone)
         except Exception as error:
-            self._errors.append(error)
+            # A member that was expelled may be told of its loss when its client has come to its end, in close().
+            if not (isinstance(error, KafkaException) and error.args[0].code() == KafkaError._DESTROY):
+                self._errors.append(error)
         self.starts.keep(self.topics())
 
     def _tell(self, what: str, partitions: list[TopicPartition], heard: str = "") -> None:
@@ -210,7 +265,7 @@ class Membership:
         self._telling = True
         try:
             if callback is not None:
-                callback(self._application, partitions)
+                callback(self._application(), partitions)
             if self.listener is not None:
                 getattr(self.listener, heard or what)(partitions)
         except BaseException as error:
@@ -232,7 +287,7 @@ class Membership:
         for place in partitions:
             key = (place.topic, place.partition)
             if not self._telling:
-                self.owned[key] = Owned(*key)
+                self._own(key)
                 self.starts.add(key, clock.now())
             if key in self.owned and place.offset not in (OFFSET_INVALID, OFFSET_STORED):
                 self.owned[key].wanted = place.offset
@@ -246,7 +301,7 @@ class Membership:
 
     # -- positions -------------------------------------------------------------------------------------------------
 
-    def restart_at(self, owned: Owned, offset: int) -> None:
+    def restart_at(self, owned: PartitionState, offset: int) -> None:
         """Go on from another offset, dropping what was fetched and not returned."""
         self.before_revoke({owned.place})
         self.fetching.restart_at(owned, offset)
@@ -259,17 +314,23 @@ class Membership:
                 text = "is not assigned" if assigned else "is assigned already"
                 raise KafkaException(KafkaError(code, f"{p.topic}[{p.partition}] {text}"))
 
-    def sought(self, place: TopicPartition) -> tuple[Owned, int]:
+    def sought(self, place: TopicPartition) -> tuple[PartitionState, int]:
         """Of the application's seek: the partition, and the offset as a number."""
         owned = self.owned.get((place.topic, place.partition))
         if owned is None:
             raise KafkaException(
                 KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned to this member")
             )
+        if place.offset == OFFSET_STORED:
+            raise KafkaException(
+                KafkaError(
+                    KafkaError._INVALID_ARG, "a seek names an offset, the beginning or the end: not OFFSET_STORED"
+                )
+            )
         wanted = OFFSET_BEGINNING if place.offset == OFFSET_INVALID else place.offset
         return owned, self.starts.resolved(owned.place, wanted)
 
-    def seek(self, owned: Owned, offset: int) -> None:
+    def seek(self, owned: PartitionState, offset: int) -> None:
         """The application's seek: the position becomes what it says."""
         # What is processed again from there has to be flushed again.
         owned.flushed = min(owned.flushed, flushed_epoch(self.view(owned.topic).timeline, owned.partition, offset))

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
+from ..link import ClusterLink
 from ..messages import Place
 from .background import BackgroundThread
 
@@ -31,9 +31,9 @@ class Overlooked(BackgroundThread):
     another member's changes nothing.
     """
 
-    def __init__(self, admin: AdminClient, group: str) -> None:
+    def __init__(self, link: ClusterLink, group: str) -> None:
         super().__init__("keyorder-overlooked")
-        self._admin, self._group = admin, group
+        self._link, self._group = link, group
         self._topics: frozenset[str] = frozenset()
         self._joined_for: dict[str, int] = {}
         self.found: Mapping[str, int] = {}
@@ -77,7 +77,7 @@ class Overlooked(BackgroundThread):
             owned = self._owned()
             if owned is None:
                 return None
-            asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT)
+            asked = self._link.admin.client.describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT)
             counts = {topic: len(answer.result(_TIMEOUT + 1).partitions) for topic, answer in asked.items()}
         except FutureTimeout:
             return None
@@ -91,8 +91,7 @@ class Overlooked(BackgroundThread):
 
     def _owned(self) -> set[Place] | None:
         """What the group's members own; None while it rebalances."""
-        asked = self._admin.describe_consumer_groups([self._group], request_timeout=_TIMEOUT)
-        group = asked[self._group].result(_TIMEOUT + 1)
+        group = self._link.admin.describe_group(self._group, _TIMEOUT)
         if group.state != ConsumerGroupState.STABLE:
             return None
         assignments = [member.assignment for member in group.members if member.assignment is not None]

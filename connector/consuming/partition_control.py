@@ -24,7 +24,7 @@ class PartitionControl(Serial):
     @alone
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offset behind the last record that was returned, per partition."""
-        self._begin()
+        self._begin_with(partitions)
         return [self._members.position(place) for place in partitions]
 
     @alone
@@ -33,14 +33,14 @@ class PartitionControl(Serial):
 
         poll() raises AssignmentError for a partition that waits for one that is not assigned.
         """
-        self._begin()
+        self._begin_with(partitions)
         self._strays.check()
         self._delivery.move(lambda: self._members.assign(partitions, replace=True))
 
     @alone
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions too; inside on_assign: say where they start."""
-        self._begin()
+        self._begin_with(partitions)
         self._members.check_change(partitions, assigned=False)
         self._delivery.move(lambda: self._members.assign(partitions, replace=False))
 
@@ -53,7 +53,7 @@ class PartitionControl(Serial):
     @alone
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Own these partitions no more. Inside on_revoke and on_lost keyorder does that by itself."""
-        self._begin()
+        self._begin_with(partitions)
         self._members.check_change(partitions, assigned=True)
         self._delivery.move(lambda: self._members.unassign(partitions))
 
@@ -66,7 +66,7 @@ class PartitionControl(Serial):
     @alone
     def seek(self, partition: TopicPartition) -> None:
         """Go on from another offset of an owned partition. A rewind closes the gates behind it again."""
-        self._begin()
+        self._begin_with([partition])
         owned, offset = self._members.sought(partition)
 
         def go() -> None:
@@ -79,13 +79,13 @@ class PartitionControl(Serial):
     @alone
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Return no more records of these partitions until resume()."""
-        self._begin()
+        self._begin_with(partitions)
         self._delivery.move(lambda: self._members.fetching.pause(partitions))
 
     @alone
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Undo pause()."""
-        self._begin()
+        self._begin_with(partitions)
         places = {(p.topic, p.partition) for p in partitions}
 
         def go() -> None:
@@ -96,3 +96,9 @@ class PartitionControl(Serial):
 
     def _begin(self) -> None:
         raise NotImplementedError
+
+    def _begin_with(self, partitions: object) -> None:
+        """TypeError for anything but a list of places, before anything is done with it."""
+        self._begin()
+        if not isinstance(partitions, list) or not all(isinstance(place, TopicPartition) for place in partitions):
+            raise TypeError("expected list of TopicPartition")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import RetryError, retry_if_result, stop_after_delay, wait_fixed
 
+from ...partitioner.errors import KeyorderError
 from ...partitioner.gates.ahead import Ahead
 from ...partitioner.gates.starts import (
     Commit,
@@ -20,16 +20,17 @@ from ...partitioner.gates.starts import (
     epoch_of,
     flushed_epoch,
     founded,
-    founding_offsets,
+    initial_offsets,
     metadata_of,
     note_of,
     state_of,
 )
 from ...partitioner.timeline import Timeline
-from ..config import connection_of
-from ..kafka_errors import translate
-from ..log_offsets import LogOffsets
-from ..metadata import identify
+from ..attempts import Attempts
+from ..kafka_errors import translate, translated
+from ..link import ClusterLink
+from ..messages import Place
+from ..metadata import topic_ids
 
 _TIMEOUT = 10.0
 
@@ -38,13 +39,15 @@ _TIMEOUT = 10.0
 class Start:
     """Where one partition starts, and the epoch that the group's commit there proves as flushed.
 
-    ahead: what an earlier owner has processed beyond it. note: the application's metadata of that commit.
+    end: where its log ends. ahead: what an earlier owner has processed beyond it. note: the application's metadata of that
+    commit.
     """
 
     partition: int
     offset: int
     committed: int | None
     epoch: int
+    end: int
     ahead: Ahead | None = None
     note: str = ""
 
@@ -53,76 +56,92 @@ class Starter:
     """Works out the starts of one group, through the consumer that owns the partitions."""
 
     def __init__(
-        self, raw: Consumer, config: Mapping[str, Any], group: str, from_latest: bool | None, committed_only: bool
+        self, raw: Consumer, link: ClusterLink, group: str, from_latest: bool | None, committed_only: bool
     ) -> None:
-        bootstrap_servers = str(config.get("bootstrap.servers"))
-        self._offsets, self._committed_only = LogOffsets(config), committed_only
-        self.admin = AdminClient(connection_of(config))
-        self._raw, self._group, self._bootstrap, self._from_latest = raw, group, bootstrap_servers, from_latest
+        self.link, self._committed_only = link, committed_only
+        self._raw, self._group, self._bootstrap, self._from_latest = raw, group, link.servers, from_latest
 
-    def close(self) -> None:
-        """Release what was opened for asking."""
-        self._offsets.close()
+    def counts(self, topics: Collection[str], timeout: float = 2.0) -> tuple[dict[str, int], str]:
+        """How many partitions these topics physically have, and the cluster's id.
 
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on."""
-        self.admin.set_sasl_credentials(username, password)
-        self._offsets.set_sasl_credentials(username, password)
-
-    def check_identity(self, timeline: Timeline) -> None:
-        """Stop where the timeline is that of another topic of this name. Raises IdentityMismatchError, Kafka's own.
-
-        Not patient: whoever polls has other things to do, and asks again.
+        Topics that are not there, or may not be seen, are absent. Not asked through the consumer: that call has been seen not to
+        return while the group rebalances. Of all topics: an admin client's list_topics(topic) makes the topic, on a broker that
+        creates topics by itself. Raises BrokerUnreachableError and kin.
         """
-        found = identify(self.admin, timeline.topic, self._bootstrap, timeout=2.0, patience=0.0)
-        timeline.check_identity(found.topic_id, found.cluster_id)
+        with translated("list", "topics", self._bootstrap):
+            cluster = self.link.admin.client.list_topics(timeout=timeout)
+        listed = cluster.topics
+        counts = {t: len(listed[t].partitions) for t in topics if t in listed and listed[t].error is None}
+        return counts, str(cluster.cluster_id)
 
-    def committed(self, topic: str, partitions: Iterable[int]) -> dict[int, Commit]:
-        """The group's commits, by partition; partitions without one are absent.
+    def listed(self, topic: str, timeout: float) -> Any:
+        """As Consumer.list_topics of one topic: a look that does not make it. Raises Kafka's own."""
+        return self.link.offsets.listed(topic, timeout)
+
+    def misidentified(self, timelines: Collection[Timeline], cluster_id: str) -> dict[str, KeyorderError]:
+        """By topic, why its timeline is that of another topic of this name, or that it is not there.
+
+        Not patient: whoever polls has other things to do, and asks again. Raises BrokerUnreachableError.
+        """
+        wrong: dict[str, KeyorderError] = {}
+        found = topic_ids(self.link.admin.client, [t.topic for t in timelines], self._bootstrap, timeout=2.0)
+        for timeline in timelines:
+            topic_id = found[timeline.topic]
+            try:
+                if isinstance(topic_id, KeyorderError):
+                    raise topic_id
+                timeline.check_identity(topic_id, cluster_id)
+            except KeyorderError as error:
+                wrong[timeline.topic] = error
+        return wrong
+
+    def committed(self, partitions: Iterable[Place]) -> dict[str, dict[int, Commit]]:
+        """The group's commits, by topic and partition; partitions without one are absent.
 
         Raises also for one partition whose answer is an error: taken for "no commit", it would begin at its log start.
         """
-        places = [TopicPartition(topic, p) for p in partitions]
+        places = [TopicPartition(*place) for place in partitions]
         try:
-            answers = self._raw.committed(places, timeout=_TIMEOUT)
+            answers = self._raw.committed(places, timeout=_TIMEOUT) if places else []
         except KafkaException as raised:
             raise self._translated(raised, "read the offsets of", f"group {self._group}") from raised
-        for answer in answers:
-            if answer.error is not None:
-                raise translate(answer.error, "read the offsets of", f"group {self._group}", self._bootstrap)
-        return {
-            a.partition: Commit(a.offset, epoch_of(a.metadata), ahead_of(a.metadata, a.offset), note_of(a.metadata))
-            for a in answers
-            if a.offset >= 0
-        }
+        found: dict[str, dict[int, Commit]] = {place.topic: {} for place in places}
+        for a in answers:
+            if a.error is not None:
+                raise translate(a.error, "read the offsets of", f"group {self._group}", self._bootstrap)
+            if a.offset >= 0:
+                commit = Commit(a.offset, epoch_of(a.metadata), ahead_of(a.metadata, a.offset), note_of(a.metadata))
+                found[a.topic][a.partition] = commit
+        return found
 
     def log(self, topic: str, partition: int) -> tuple[int, int]:
         """(log start, end as this consumer may read it) of one partition, asked of its leader."""
-        return self.logs(topic, [partition])[partition]
+        return self.logs([(topic, partition)])[topic, partition]
 
-    def logs(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+    def logs(self, partitions: Iterable[Place]) -> dict[Place, tuple[int, int]]:
         """`log` of several partitions, in one request per leader."""
-        places = [(topic, p) for p in partitions]
-        starts = self._offsets.earliest(places, _TIMEOUT)
-        ends = (self._offsets.stable_ends if self._committed_only else self._offsets.high_watermarks)(places, _TIMEOUT)
-        return {p: (starts[topic, p], ends[topic, p]) for _, p in places}
+        places = list(partitions)
+        offsets = self.link.offsets
+        starts = offsets.earliest(places, _TIMEOUT)
+        ends = (offsets.stable_ends if self._committed_only else offsets.high_watermarks)(places, _TIMEOUT)
+        return {place: (starts[place], ends[place]) for place in places}
 
     def waits_for_founder(self, timeline: Timeline, commits: dict[int, Commit], owned: set[int]) -> bool:
         """Whether another member has to make the group first: the owner of partition 0 alone does it."""
         return not founded(timeline, commits) and 0 not in owned
 
-    def needs_founding(self, timeline: Timeline, commits: dict[int, Commit]) -> bool:
+    def needs_initial_commit(self, timeline: Timeline, commits: dict[int, Commit]) -> bool:
         """Whether the owner of partition 0 has to make (or stamp) the group."""
         return state_of(commits) is not GroupState.RESUMING or not founded(timeline, commits)
 
-    def found(
-        self, timeline: Timeline, commits: dict[int, Commit], logs: dict[int, tuple[int, int]]
-    ) -> dict[int, Commit]:
-        """Make the group: one commit for all partitions, with our metadata. Returns the group's commits after it.
+    def founding(
+        self, timeline: Timeline, commits: Mapping[int, Commit], logs: Mapping[int, tuple[int, int]]
+    ) -> dict[int, int]:
+        """The offsets that make the group, of all partitions of a topic. Raises GroupResetError.
 
         `timeline` must have been read to its end after `logs` were taken.
         """
-        offsets = founding_offsets(
+        return initial_offsets(
             self._group,
             timeline,
             commits,
@@ -130,16 +149,28 @@ class Starter:
             {p: end for p, (_, end) in logs.items()},
             self._from_latest,
         )
-        return self.commit(timeline, offsets, {p: commit.note for p, commit in commits.items()})
 
-    def commit(self, timeline: Timeline, offsets: dict[int, int], notes: Mapping[int, str]) -> dict[int, Commit]:
-        """Commit these offsets synchronously, each with the newest epoch that it proves, and the notes of the application."""
-        made = {p: Commit(o, flushed_epoch(timeline, p, o), note=notes.get(p, "")) for p, o in offsets.items()}
+    def commit(
+        self, topics: Collection[tuple[Timeline, Mapping[int, Commit], Mapping[int, int]]]
+    ) -> dict[str, dict[int, Commit]]:
+        """Commit offsets synchronously, for all partitions of all topics at once. Returns what was committed, by topic.
+
+        topics: of each its timeline, what is committed now, and the offsets. Each goes with the newest epoch that it
+        proves, and with the application's note.
+        """
+        made: dict[str, dict[int, Commit]] = {}
+        for timeline, commits, offsets in topics:
+            notes = {p: commit.note for p, commit in commits.items()}
+            made[timeline.topic] = {
+                p: Commit(o, flushed_epoch(timeline, p, o), note=notes.get(p, "")) for p, o in offsets.items()
+            }
         places = [
-            TopicPartition(timeline.topic, p, c.offset, metadata_of(c.epoch or 0, c.note)) for p, c in made.items()
+            TopicPartition(topic, p, c.offset, metadata_of(c.epoch or 0, c.note))
+            for topic, some in made.items()
+            for p, c in some.items()
         ]
         try:
-            results = self._raw.commit(offsets=places, asynchronous=False)
+            results = self._raw.commit(offsets=places, asynchronous=False) if places else []
         except KafkaException as raised:
             raise self._translated(raised, "commit the offsets of", f"group {self._group}") from raised
         for result in results or []:
@@ -147,36 +178,48 @@ class Starter:
                 raise translate(result.error, "commit the offsets of", f"group {self._group}", self._bootstrap)
         return made
 
-    def starts(self, timeline: Timeline, commits: dict[int, Commit], owned: Iterable[int]) -> list[Start]:
-        """Where the owned partitions start. Raises GroupResetError for commits that contradict each other."""
-        check_consistent(self._group, timeline, commits)
-        owned = list(owned)
-        logs = self._logs_reaching(timeline.topic, owned, commits)
-        found: list[Start] = []
-        for p in owned:
-            commit = commits.get(p)
-            low, high = logs[p]
-            if commit is None:
-                found.append(Start(p, low, None, -1))
-            else:
-                offset = checked(self._group, timeline.topic, p, commit.offset, low, high)
-                epoch = -1 if commit.epoch is None else commit.epoch
-                found.append(Start(p, offset, commit.offset, epoch, commit.ahead, commit.note))
-        return found
+    def starts(
+        self,
+        topics: Collection[tuple[Timeline, Mapping[int, Commit], Collection[int]]],
+        known: Mapping[Place, tuple[int, int]],
+    ) -> tuple[dict[str, list[Start]], dict[str, KeyorderError]]:
+        """Where partitions start, by topic; and of the others why their commits cannot be gone by (GroupResetError).
 
-    def _logs_reaching(
-        self, topic: str, partitions: list[int], commits: dict[int, Commit]
-    ) -> dict[int, tuple[int, int]]:
+        topics: of each its timeline, what is committed, and the partitions that start. known: logs that were just asked for.
+        """
+        wanted = {(t.topic, p): commits.get(p) for t, commits, owned in topics for p in owned}
+        logs = {**known, **self._logs_reaching({place: c for place, c in wanted.items() if place not in known})}
+        found: dict[str, list[Start]] = {}
+        errors: dict[str, KeyorderError] = {}
+        for timeline, commits, owned in topics:
+            try:
+                check_consistent(self._group, timeline, commits)
+                found[timeline.topic] = [
+                    self._start((timeline.topic, p), commits.get(p), *logs[timeline.topic, p]) for p in owned
+                ]
+            except KeyorderError as error:
+                errors[timeline.topic] = error
+        return found, errors
+
+    def _start(self, place: Place, commit: Commit | None, low: int, high: int) -> Start:
+        topic, p = place
+        if commit is None:
+            return Start(p, low, None, -1, high)
+        offset = checked(self._group, topic, p, commit.offset, low, high)
+        epoch = -1 if commit.epoch is None else commit.epoch
+        return Start(p, offset, commit.offset, epoch, high, commit.ahead, commit.note)
+
+    def _logs_reaching(self, commits: Mapping[Place, Commit | None]) -> dict[Place, tuple[int, int]]:
         """`logs`, asked again for a moment while one ends below its commit: a new leader's watermark catches up."""
 
-        def short(logs: dict[int, tuple[int, int]]) -> bool:
-            return any(p in commits and logs[p][1] < commits[p].offset for p in partitions)
+        def short(logs: dict[Place, tuple[int, int]]) -> bool:
+            return any(commit is not None and logs[place][1] < commit.offset for place, commit in commits.items())
 
-        attempts = Retrying(stop=stop_after_delay(5.0), wait=wait_fixed(0.2), retry=retry_if_result(short))
+        attempts = Attempts(stop=stop_after_delay(5.0), wait=wait_fixed(0.2), retry=retry_if_result(short))
         try:
-            return attempts(self.logs, topic, partitions)
+            return attempts(self.logs, list(commits))
         except RetryError as given_up:
-            logs: dict[int, tuple[int, int]] = given_up.last_attempt.result()
+            logs: dict[Place, tuple[int, int]] = given_up.last_attempt.result()
             return logs
 
     def _translated(self, raised: KafkaException, operation: str, resource: str) -> Exception:

@@ -1,30 +1,64 @@
-"""Bringing newly assigned partitions to their starts, topic by topic; what cannot be known yet is tried again soon."""
+"""Bringing newly assigned partitions to their starts, all topics together; what cannot be known yet is tried again soon."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
-from ...partitioner.errors import AssignmentError, KeyorderError, PeerError, StaleViewError, TopicNotFoundError
+from ...partitioner.errors import AssignmentError, KeyorderError, StaleViewError, TopicNotFoundError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.gates.starts import Commit
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import ConsumerSettings
-from ..kafka_errors import translated
+from ..kafka_errors import is_passing
 from ..messages import Place
 from .fetching import Fetching
-from .owned import Owned
-from .starting import Starter
+from .partition_state import PartitionState
+from .starting import Start, Starter
 from .stopped import StoppedTopics
 from .view import View, ViewKeeper
 
 if TYPE_CHECKING:
     from .gates.gating import Gatekeeper
 
+_LOG = logging.getLogger("keyorder.consumer")
 _RETRY = 0.02
+_BACKLOG = 1_000
 _FAILED_RETRY = 0.5
+# Where a request for all topics has failed: how long each is asked for by itself, and how long one turn goes on with it.
+_APART, _PATIENCE = 10.0, 1.0
+
+
+class _Attempt:
+    """One attempt to start topics. topics: those that are still in it. timelines: by which each is started.
+
+    logs: (log start, end) of the partitions of groups that it has made.
+    """
+
+    def __init__(self, topics: list[str]) -> None:
+        self.topics = list(topics)
+        self.started: set[str] = set()
+        self.errors: dict[str, KeyorderError] = {}
+        self.timelines: dict[str, Timeline] = {}
+        self.logs: dict[Place, tuple[int, int]] = {}
+
+    @contextmanager
+    def of(self, topic: str) -> Iterator[None]:
+        """What is raised inside concerns this topic, which leaves the attempt."""
+        try:
+            yield
+        except KeyorderError as error:
+            self.refuse({topic: error})
+
+    def refuse(self, errors: Mapping[str, KeyorderError]) -> None:
+        """These topics leave the attempt."""
+        self.errors.update(errors)
+        self.topics = [topic for topic in self.topics if topic not in errors]
 
 
 class Starts:
@@ -41,14 +75,15 @@ class Starts:
         settings: ConsumerSettings,
         views: ViewKeeper,
         starter: Starter,
-        owned: dict[Place, Owned],
+        owned: dict[Place, PartitionState],
         stopped: StoppedTopics,
     ) -> None:
         self._fetching, self._settings, self._stopped = fetching, settings, stopped
         self._views, self._starter, self._owned = views, starter, owned
         self._waiting: dict[str, float] = {}
-        self._retry_at = 0.0
+        self._retry_at = self._apart_until = 0.0
         self._again_at: dict[str, float] = {}
+        self._warned_at: dict[str, float] = {}
         self._physical: dict[str, int] = {}
 
     @property
@@ -63,12 +98,13 @@ class Starts:
     def add(self, place: Place, now: float) -> None:
         """A partition that is owned from `now` on."""
         self._again_at.pop(place[0], None)
+        self._warned_at.pop(place[0], None)
         self._stopped.goes_on(place[0])
         self._views.follow(place[0], anew=True)
         self.gates.assigned(place[0])
         self._waiting[place[0]] = max(now, clock.now())
 
-    def keep(self, topics: set[str]) -> None:
+    def keep(self, topics: Set[str]) -> None:
         """Forget all other topics: nothing of them is owned any more."""
         for topic in self._waiting.keys() - topics:
             del self._waiting[topic]
@@ -77,72 +113,171 @@ class Starts:
     def find(self) -> None:
         """Find the starts of newly assigned partitions; what cannot be known yet is tried again soon.
 
-        What one topic's start raises concerns that topic: its revocation may be on its way, and the others go on.
+        All topics are asked for together. What one topic's start raises concerns that topic: its revocation may be on its
+        way, and the others go on. Where a request for all of them fails, each is asked for by itself for a while.
         """
         if not self._waiting or clock.now() < self._retry_at:
             return
-        for topic, since in list(self._waiting.items()):
-            if self._stopped.begins_anew(topic):
-                self._views.follow(topic, anew=True)
-                since = self._waiting[topic] = clock.now()
-            if topic in self._views.failures or clock.now() < self._again_at.get(topic, 0.0):
-                continue
-            began = clock.now()
+        due = [topic for topic in list(self._waiting) if self._due(topic)]
+        if len(due) > 1 and clock.now() >= self._apart_until:
             try:
-                self._find(topic, since)
+                self._find(due)
+                due = []
+            except KeyorderError:
+                self._apart_until = clock.now() + _APART
+        until = clock.now() + _PATIENCE
+        for topic in due:
+            began = clock.now()
+            if began >= until:
+                break
+            since = self._waiting.pop(topic)
+            self._waiting[topic] = since  # behind the others: each gets its turn
+            try:
+                self._find([topic])
             except KeyorderError as error:
-                self._stopped.failed(topic, error)
-                # What takes long and leads nowhere is not to keep the others waiting.
-                self._again_at[topic] = clock.now() + max(_FAILED_RETRY, 10 * (clock.now() - began))
+                took = clock.now() - began
+                if is_passing(error):
+                    # A broker is away: nothing was decided, so nothing is lost by asking again. However long that takes, the
+                    # client library is silent as well, and goes on when the broker is back.
+                    self._again_at[topic] = clock.now() + took
+                    self._warn(topic, since, error)
+                else:
+                    # What takes long and leads nowhere is not to keep the others waiting.
+                    self._failed(topic, error, took)
         if self._waiting:
             self._retry_at = clock.now() + _RETRY
 
-    def _find(self, topic: str, since: float) -> None:
-        late = clock.now() - since > self._settings.control_timeout
-        try:
-            if self._start_topic(topic, since):
-                del self._waiting[topic]
-                self._stopped.goes_on(topic)
-            elif late and not self._views.await_look(topic, since, 0):
-                raise StaleViewError(topic, clock.now() - since)
-        except PeerError as error:
-            # A broker is away for a moment: nothing was decided, so nothing is lost by asking again.
-            if not error.retriable or late:
-                raise
+    def _due(self, topic: str) -> bool:
+        if self._stopped.begins_anew(topic):
+            self._views.follow(topic, anew=True)
+            self._waiting[topic] = clock.now()
+        return topic not in self._views.failures and clock.now() >= self._again_at.get(topic, 0.0)
 
-    def _start_topic(self, topic: str, since: float) -> bool:
-        new = {o.partition for o in self._owned.values() if o.topic == topic and not o.started}
-        if not self._views.await_look(topic, since, _RETRY):
-            return False
-        self._count_partitions(topic)
-        timeline = self.view(topic).timeline
-        if self.view(topic).managed:
-            self._starter.check_identity(timeline)
-        everywhere = range(self._physical[topic])
-        commits = self._starter.committed(topic, everywhere)
-        owned = {o.partition for o in self._owned.values() if o.topic == topic}
-        # With auto.offset.reset=error a group can only begin where its application says.
-        told = self._settings.start_at_latest is None and all(self._owned[topic, p].wanted is not None for p in new)
-        if not (told or self._fetching.manual) and self._starter.waits_for_founder(timeline, commits, owned):
-            return False
-        if not told and (0 in new or self._fetching.manual) and self._starter.needs_founding(timeline, commits):
-            logs = self._starter.logs(topic, everywhere)
-            if not self._views.await_look(topic, clock.now(), self._settings.control_timeout):
-                raise StaleViewError(topic, self._settings.control_timeout)
-            timeline = self.view(topic).timeline
-            commits.update(self._starter.found(timeline, commits, logs))
+    def _late(self, since: float) -> bool:
+        return clock.now() - since > self._settings.control_timeout
+
+    def _warn(self, topic: str, since: float, error: KeyorderError) -> None:
+        """Where an operator would look: the application is told nothing, as long as it may pass."""
+        if self._late(max(since, self._warned_at.get(topic, since))):
+            self._warned_at[topic] = clock.now()
+            seconds = round(clock.now() - since)
+            _LOG.warning(
+                "%s: its partitions could not be started for %d s, and are tried on: %s", topic, seconds, error
+            )
+
+    def _failed(self, topic: str, error: KeyorderError, took: float = 0.0) -> None:
+        self._stopped.failed(topic, error)
+        self._again_at[topic] = clock.now() + max(_FAILED_RETRY, 10 * took)
+
+    def _find(self, topics: list[str]) -> None:
+        """Start what can be started of these topics. Raises what concerns a request for all of them."""
+        attempt = _Attempt(topics)
+        self._start(attempt)
+        for topic in topics:
+            if topic in attempt.errors:
+                if len(topics) == 1:
+                    raise attempt.errors[topic]
+                self._failed(topic, attempt.errors[topic])
+            elif topic in attempt.started:
+                self._waiting.pop(topic, None)
+                self._stopped.goes_on(topic)
+            else:
+                since = self._waiting[topic]
+                if self._late(since) and not self._views.await_look(topic, since, 0):
+                    error = StaleViewError(topic, clock.now() - since)
+                    if len(topics) == 1:
+                        raise error
+                    self._failed(topic, error)
+
+    def _start(self, attempt: _Attempt) -> None:
+        """One request of each kind for all topics, however many."""
+        self._seen(attempt)
+        if not attempt.topics:
+            return
+        cluster_id = self._count_partitions(attempt)
+        managed = [topic for topic in attempt.topics if self.view(topic).managed]
+        attempt.refuse(self._starter.misidentified([self.view(topic).timeline for topic in managed], cluster_id))
+        commits = self._starter.committed((topic, p) for topic in attempt.topics for p in range(self._physical[topic]))
+        new: dict[str, list[int]] = {topic: [] for topic in attempt.topics}
+        owned: dict[str, set[int]] = {topic: set() for topic in attempt.topics}
+        for each in self._owned.values():
+            if each.topic in owned:
+                owned[each.topic].add(each.partition)
+                if not each.started:
+                    new[each.topic].append(each.partition)
+        self._found(attempt, commits, new, owned)
+        timelines = {topic: attempt.timelines.get(topic) or self.view(topic).timeline for topic in attempt.topics}
         if self._fetching.manual:
-            self._refuse_without_origins(timeline, commits, new, owned)
-        for start in self._starter.starts(timeline, commits, sorted(new)):
-            state = self._owned[topic, start.partition]
-            state.start_at(start.offset if state.wanted is None else self.resolved(state.place, state.wanted))
-            state.started = False  # until all of it is known: an exception may come at any line
-            state.inherited = start.ahead if state.wanted is None else None
-            state.committed, state.note = start.committed, start.note
-            state.committed_epoch = state.flushed = start.epoch
-            state.started = True
-        self.gates.changed(topic)
-        return True
+            for topic in list(attempt.topics):
+                with attempt.of(topic):
+                    self._refuse_without_origins(timelines[topic], commits[topic], set(new[topic]), owned[topic])
+        wanted = [(timelines[topic], commits[topic], sorted(new[topic])) for topic in attempt.topics]
+        found, errors = self._starter.starts(wanted, attempt.logs)
+        attempt.refuse(errors)
+        asked = clock.now()
+        for topic in list(attempt.topics):
+            with attempt.of(topic):
+                for start in found[topic]:
+                    self._begin_at(start, self._owned[topic, start.partition], asked)
+                if any(start.end - start.offset >= _BACKLOG for start in found[topic]):
+                    self._views.await_look(topic, asked, 0)  # soon: see Intake's look at hints
+                self.gates.changed(topic)
+                attempt.started.add(topic)
+
+    def _begin_at(self, start: Start, state: PartitionState, asked: float) -> None:
+        state.start_at(start.offset if state.wanted is None else self.resolved(state.place, state.wanted))
+        state.started = False  # until all of it is known: an exception may come at any line
+        state.inherited = start.ahead if state.wanted is None else None
+        state.committed, state.note = start.committed, start.note
+        state.committed_epoch = state.flushed = start.epoch
+        state.end_seen, state.end_seen_at = start.end, asked
+        state.started = True
+
+    def _seen(self, attempt: _Attempt) -> None:
+        """Leave out those of which no look is new enough yet."""
+        since = {topic: self._waiting[topic] for topic in attempt.topics}
+        first = next(iter(since))
+        self._views.await_look(first, since[first], _RETRY)
+        attempt.topics = [topic for topic in attempt.topics if self._views.await_look(topic, since[topic], 0)]
+
+    def _found(
+        self,
+        attempt: _Attempt,
+        commits: dict[str, dict[int, Commit]],
+        new: dict[str, list[int]],
+        owned: dict[str, set[int]],
+    ) -> None:
+        """Make the group where it has no commits yet, or leave out the topics where another member has to."""
+        wanting: list[str] = []
+        for topic in list(attempt.topics):
+            timeline = self.view(topic).timeline
+            attempt.timelines[topic] = timeline
+            # With auto.offset.reset=error a group can only begin where its application says.
+            wanted = (self._owned[topic, p].wanted is not None for p in new[topic])
+            told = self._settings.start_at_latest is None and all(wanted)
+            if not (told or self._fetching.manual) and self._starter.waits_for_founder(
+                timeline, commits[topic], owned[topic]
+            ):
+                attempt.topics.remove(topic)
+                continue
+            founds = not told and (0 in new[topic] or self._fetching.manual)
+            if founds and self._starter.needs_initial_commit(timeline, commits[topic]):
+                wanting.append(topic)
+        if not wanting:
+            return
+        logs = attempt.logs = self._starter.logs((topic, p) for topic in wanting for p in range(self._physical[topic]))
+        asked = clock.now()
+        founding: list[tuple[Timeline, dict[int, Commit], dict[int, int]]] = []
+        for topic in wanting:
+            with attempt.of(topic):
+                if not self._views.await_look(topic, asked, self._settings.control_timeout):
+                    raise StaleViewError(topic, self._settings.control_timeout)
+                timeline = attempt.timelines[topic] = self.view(topic).timeline
+                own = {p: logs[topic, p] for p in range(self._physical[topic])}
+                founding.append((timeline, commits[topic], self._starter.founding(timeline, commits[topic], own)))
+        made = self._starter.commit(founding)
+        for timeline, known, _ in founding:
+            known.update(made[timeline.topic])
 
     def resolved(self, place: Place, offset: int) -> int:
         """An offset that the application gave, with OFFSET_BEGINNING and OFFSET_END asked of the leader."""
@@ -168,11 +303,15 @@ class Starts:
             if missing:
                 raise AssignmentError(timeline.topic, p, tuple(sorted(missing)))
 
-    def _count_partitions(self, topic: str) -> None:
-        # Not through the consumer: that call has been seen not to return while the group rebalances.
-        with translated("describe", f"topic {topic}"):
-            found = self._starter.admin.list_topics(topic, timeout=2).topics.get(topic)
-        if found is None or found.error is not None:
-            raise TopicNotFoundError(topic)
-        highest = max((p for t, p in self._owned if t == topic), default=0) + 1
-        self._physical[topic] = max(len(found.partitions), highest)
+    def _count_partitions(self, attempt: _Attempt) -> str:
+        """Returns the cluster's id."""
+        highest: dict[str, int] = {}
+        for topic, p in self._owned:
+            highest[topic] = max(highest.get(topic, 0), p + 1)
+        counts, cluster_id = self._starter.counts(attempt.topics)
+        for topic in list(attempt.topics):
+            with attempt.of(topic):
+                if topic not in counts:
+                    raise TopicNotFoundError(topic)
+                self._physical[topic] = max(counts[topic], highest.get(topic, 1))
+        return cluster_id

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from ...partitioner.errors import IdentityMismatchError, KeyorderError
 from ..messages import Place
 from .fetching import Fetching
-from .owned import Owned
+from .partition_state import PartitionState
 from .view import ViewKeeper
 
 
@@ -21,7 +21,7 @@ class StoppedTopics:
 
     def __init__(
         self,
-        owned: dict[Place, Owned],
+        owned: dict[Place, PartitionState],
         views: ViewKeeper,
         fetching: Fetching,
         drop: Callable[[set[Place]], None],
@@ -60,13 +60,13 @@ class StoppedTopics:
         """It was started."""
         self._errors.pop(topic, None)
 
-    def keep(self, topics: set[str]) -> None:
+    def keep(self, topics: Set[str]) -> None:
         """Forget all other topics: nothing of them is owned any more."""
         for topic in self._errors.keys() - topics:
             del self._errors[topic]
 
     def raise_if_all(self) -> None:
         """Raise where no topic goes on: a reader that has nothing else to do would seem idle, and well."""
-        topics = {topic for topic, _ in self._owned}
+        topics = {topic for topic, _ in self._owned} if self._errors else set()
         if topics and topics <= self._errors.keys():
             raise self._errors[min(topics)].with_traceback(None)

@@ -6,25 +6,29 @@ while it is younger than the timeline's `view_age_s` at the moment they were fet
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from ...partitioner.epochs import Epoch
 from ...partitioner.errors import KeyorderError, OrderError, PeerError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ...partitioner.routing import Routing
-from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
+from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline, new_epoch
 from .. import clock
-from ..config import connection_of
-from ..control.control_reader import ControlMessage, ControlReader, Look
+from ..control.control_reader import ControlMessage, Look
 from ..control.control_topics import timeline_slot
 from ..kafka_errors import translate
+from ..link import ClusterLink, ControlSubscription
 from ..metadata import has_topic
 from .background import BackgroundThread
+
+_LOG = logging.getLogger("keyorder.consumer")
+# Seconds: between two looks at what has arrived while an end is being read up to; the longest sleep.
+_PENDING, _LONGEST = 0.005, 1.0
 
 
 class View:
@@ -61,19 +65,18 @@ class ViewKeeper(BackgroundThread):
     or it is not the successor of what was known.
     """
 
-    def __init__(self, config: Mapping[str, Any], group: str, changed: Callable[[str], None]) -> None:
+    def __init__(self, link: ClusterLink, group: str, changed: Callable[[str], None]) -> None:
         super().__init__("keyorder-view")
-        self._config, self._group, self._changed = dict(config), group, changed
-        self._servers = str(config.get("bootstrap.servers"))
+        self._link, self._group, self._changed = link, group, changed
         self._timelines: dict[str, Timeline] = {}
         self._views: dict[str, View] = {}
-        self._parked: dict[
+        self._pending: dict[
             str, ControlMessage
         ] = {}  # the newest of each topic that is not followed, or not taken in yet
         self._waivers: dict[str, dict[tuple[int, int], str]] = {}
         self._as_of: dict[str, float] = {}
         self._wanted: dict[str, float] = {}
-        self._reader: ControlReader | None = None
+        self._reader: ControlSubscription | None = None
         self._look: Look | None = None
         self._look_topics: frozenset[str] = frozenset()
         self.failure: KeyorderError | None = None
@@ -88,6 +91,7 @@ class ViewKeeper(BackgroundThread):
             if anew and self.failures.pop(topic, None) is not None:
                 self._anew.add(topic)
             self._wake.notify_all()
+        self._interrupt()
 
     def timeline(self, topic: str) -> Timeline | None:
         """The newest timeline read, or None for an unmanaged topic."""
@@ -149,19 +153,14 @@ class ViewKeeper(BackgroundThread):
                     raise self.failure
                 if topic in self.failures:
                     return False
-                self._wanted[topic] = max(self._wanted.get(topic, since), since)
+                if self._wanted.get(topic, float("-inf")) < since:
+                    self._wanted[topic] = since
+                    self._interrupt()
                 left = deadline - clock.now()
                 if left <= 0:
                     return False
                 self._wake.wait(left)
         return True
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on."""
-        if "sasl.username" in self._config:
-            self._config |= {"sasl.username": username, "sasl.password": password}
-        if self._reader is not None:
-            self._reader.set_sasl_credentials(username, password)
 
     def run(self) -> None:
         """The thread."""
@@ -177,10 +176,21 @@ class ViewKeeper(BackgroundThread):
         except KeyorderError as error:
             self._fail(error)
         except KafkaException as raised:
-            self._fail(translate(raised.args[0], "read", "the control topics", self._servers))
+            self._fail(translate(raised.args[0], "read", "the control topics", self._link.servers))
         finally:
             if self._reader is not None:
                 self._reader.close()
+
+    def retire(self) -> None:
+        """Let the thread end, soon."""
+        super().retire()
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Let the thread see now what was asked of it."""
+        reader = self._reader
+        if reader is not None:
+            reader.wake()
 
     def _fail(self, error: KeyorderError) -> None:
         with self._wake:
@@ -199,7 +209,7 @@ class ViewKeeper(BackgroundThread):
         assert self._reader is not None
         self._reader.add([timeline_slot(topic) for topic in topics])
         pending = self._look is not None or self._due(topics)
-        read = self._reader.poll(0.005 if pending else 0.05)
+        read = self._reader.poll(_PENDING if pending else self._pause(topics))
         if self._look is not None and not read:
             read = self._reader.pass_markers(self._look)
         for message in read:
@@ -207,11 +217,11 @@ class ViewKeeper(BackgroundThread):
             if topic is None:
                 self._take_waiver(message)
             else:
-                self._parked[topic] = message
-        for topic in topics & self._parked.keys():
-            self._take_message(topic, self._parked.pop(topic))
+                self._pending[topic] = message
+        for topic in topics & self._pending.keys():
+            self._take_message(topic, self._pending.pop(topic))
         if self._look is None and self._due(topics):
-            self._look = self._reader.look([timeline_slot(topic) for topic in topics], timeout=5.0)
+            self._look = self._reader.look([timeline_slot(topic) for topic in topics], 5.0, self._since(topics))
             self._look_topics = topics
         if self._look is not None and self._reader.reached(self._look):
             self._seen(self._look_topics, self._look.began)
@@ -239,8 +249,19 @@ class ViewKeeper(BackgroundThread):
             self._as_of.pop(topic, None)
             refused = self._refused.pop(topic, None)
             if refused is not None:
-                self._parked.setdefault(topic, refused)
+                self._pending.setdefault(topic, refused)
         self._anew.clear()
+
+    def _since(self, topics: frozenset[str]) -> float:
+        """How old an answer serves: no older than what somebody waits for, and else a fraction of what a view may be."""
+        now = clock.now()
+        asked = [self._wanted[topic] for topic in topics if self.as_of(topic) < self._wanted[topic]]
+        return max([now - min(self.view_age(topic) for topic in topics) / 8, *asked])
+
+    def _pause(self, topics: frozenset[str]) -> float:
+        """Seconds until the next look is due."""
+        due = min(self.as_of(topic) + self.view_age(topic) / 2 for topic in topics)
+        return min(max(due - clock.now(), _PENDING), _LONGEST)
 
     def _due(self, topics: frozenset[str]) -> bool:
         now = clock.now()
@@ -253,11 +274,10 @@ class ViewKeeper(BackgroundThread):
     def _open_reader(self, topics: frozenset[str]) -> bool:
         """Without control topics nothing is managed; look again every T, since somebody may adopt."""
         began = clock.now()
-        admin = AdminClient(connection_of(self._config))
+        admin = self._link.admin.client
         # "May not see it" is an error and must not pass for "is not there": a managed topic would be read without gates.
-        if has_topic(admin, CONTROL_TOPIC, self._servers):
-            self._reader = ControlReader(self._config, fetch_wait_ms=100)
-            self._reader.interested = lambda key: key.startswith((b"timeline:", b"waiver:"))
+        if has_topic(admin, CONTROL_TOPIC, self._link.servers):
+            self._reader = self._link.subscribe(_is_wanted)
             return True
         self._seen(topics, began)
         with self._wake:
@@ -298,8 +318,14 @@ class ViewKeeper(BackgroundThread):
         with self._wake:
             self._timelines[topic] = timeline
             self._wake.notify_all()
+        if known is not None and known.newest.number != timeline.newest.number:
+            _LOG.info("%s", new_epoch(timeline, known))
         if known != timeline:
             self._changed(topic)
+
+
+def _is_wanted(key: bytes) -> bool:
+    return key.startswith((b"timeline:", b"waiver:"))
 
 
 def unmanaged(topic: str, partitions: int) -> Timeline:

@@ -19,10 +19,12 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import (
     BrokerUnreachableError,
     CorruptRecordError,
+    KeyorderError,
     RecordVersionError,
     TimelineRegressionError,
 )
@@ -30,15 +32,20 @@ from ...partitioner.records.control_records import ControlRecord, decode_record
 from ...partitioner.stamps import Stamp
 from .. import clock
 from ..config import connection_of
+from ..interruptible import raise_lost
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..messages import offset_of, place_of
-from ..metadata import acquaint
+from ..metadata import described, prefetch_metadata
 from .control_topics import Slot
 
 _BATCH = 500
 # Seconds: how long a new leader may be behind what was read from the old one, and between two questions meanwhile.
-_BEHIND, _ASK_AGAIN = 5.0, 0.2
+BEHIND_S, _ASK_AGAIN = 5.0, 0.2
+# Seconds between two questions whether a control topic is still the same one, and how long an answer may take.
+_IDENTITY_AGE, _IDENTITY_PATIENCE = 10.0, 2.0
+# Seconds from a reader's beginning to the first of them, which keeps what the others compare with. Not at once: a client starts.
+_FIRST_IDENTITY = 1.0
 
 
 class ControlMessage:
@@ -106,6 +113,36 @@ class _Past:
         self.last[message.key] = message
 
 
+class ControlTopics:
+    """Which control topics were read until now: one that was made again and has grown past that shows by its id alone.
+
+    Used by one thread at a time.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap = bootstrap_servers
+        self._ids: dict[str, str] = {}
+        self._asked = clock.now() - _IDENTITY_AGE + _FIRST_IDENTITY
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to ask."""
+        return now >= self._asked + _IDENTITY_AGE
+
+    def check(self, admin: AdminClient, topics: Iterable[str], now: float) -> None:
+        """Raise TimelineRegressionError for a control topic that is not the one of before. No answer: asked the next time."""
+        for topic in topics:
+            try:
+                found = str(described(admin, topic, self._bootstrap, _IDENTITY_PATIENCE).topic_id)
+            except KeyorderError:
+                continue
+            if self._ids.setdefault(topic, found) != found:
+                raise TimelineRegressionError(
+                    f"control topic {topic} was deleted and made again (its id was {self._ids[topic]} and is {found} "
+                    "now); stop all clients, restore it or adopt its topics anew, and start them again"
+                )
+        self._asked = now
+
+
 class ControlReader:
     """One consumer over control partitions. Not thread-safe: one thread owns it.
 
@@ -119,6 +156,8 @@ class ControlReader:
 
     def __init__(self, config: Mapping[str, Any], fetch_wait_ms: int = 500) -> None:
         self._bootstrap = str(config.get("bootstrap.servers"))
+        self._config = connection_of(config)
+        self._topics = ControlTopics(self._bootstrap)
         self._consumer = Consumer(
             {
                 **connection_of(config),
@@ -148,7 +187,7 @@ class ControlReader:
         if new:
             self._past.update((slot, _Past(end)) for slot, end in self._offsets.stable_ends(new).items() if end > 0)
             for topic in sorted({topic for topic, _ in new} - {topic for topic, _ in self._next}):
-                acquaint(self._consumer, topic)
+                prefetch_metadata(self._consumer, topic)
             self._next.update((slot, 0) for slot in new)
             places = [TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]
             with translated("read", "the control topics", self._bootstrap):
@@ -156,7 +195,10 @@ class ControlReader:
 
     def poll(self, timeout: float) -> list[ControlMessage]:
         """What has arrived, in order per slot; waits up to `timeout` seconds for the first."""
-        first = self._consumer.poll(timeout)
+        try:
+            first = self._consumer.poll(timeout)
+        except SystemError as error:
+            raise_lost(error)
         if first is None:
             return []
         read: list[ControlMessage] = []
@@ -173,25 +215,22 @@ class ControlReader:
         """Ask the leaders for the ends now. Raises BrokerUnreachableError and its kin.
 
         Raises TimelineRegressionError where a slot ends below what was read of it, and goes on doing so: a new leader's
-        watermark is behind for a moment only, but a control topic that was made again has lost what everybody goes by.
+        watermark is behind for a moment only, but a control topic that was made again has lost what everybody goes by. One
+        that has grown past that since shows by its topic id, which is asked for every ten seconds.
         """
         asked = list(self._next if slots is None else slots)
-        given_up_at = clock.now() + _BEHIND
+        given_up_at = clock.now() + BEHIND_S
         while True:
             began = clock.now()
             ends = self._offsets.stable_ends(asked, timeout)
             behind = [slot for slot, end in ends.items() if end < self._next.get(slot, 0)]
             if not behind:
+                if self._topics.due(began):
+                    self._topics.check(AdminClient(self._config), {topic for topic, _ in asked}, began)
                 return Look(began, ends)
             if began >= given_up_at:
-                raise self._went_back(behind[0], ends[behind[0]])
+                raise went_back(behind[0], self._next[behind[0]], ends[behind[0]])
             time.sleep(_ASK_AGAIN)
-
-    def _went_back(self, slot: Slot, to: int) -> TimelineRegressionError:
-        return TimelineRegressionError(
-            f"control topic {slot[0]}[{slot[1]}] was read up to {self._next[slot]} and is at {to} now: it was deleted and "
-            "made again, or has lost records; stop all clients, restore it or adopt its topics anew, and start them again"
-        )
 
     def reached(self, look: Look) -> bool:
         """Whether everything below the look's ends has been returned by `poll`."""
@@ -233,6 +272,8 @@ class ControlReader:
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from now on."""
+        if "sasl.username" in self._config:
+            self._config |= {"sasl.username": username, "sasl.password": password}
         self._consumer.set_sasl_credentials(username, password)
         self._offsets.set_sasl_credentials(username, password)
 
@@ -253,14 +294,11 @@ class ControlReader:
             # Anything else passes: the client library goes on trying, and the age of the view shows if it cannot.
             return
         if offset < self._next.get(slot, 0):
-            raise self._went_back(slot, offset)
+            raise went_back(slot, self._next[slot], offset)
         self._next[slot] = offset + 1
-        key = _bytes(message.key()) or b""
+        taken = control_message(message)
         past = self._past.get(slot)
-        if self.interested is None or self.interested(key):
-            kind, at = message.timestamp()
-            at_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else at
-            taken = ControlMessage(slot, offset, key, _bytes(message.value()), at_ms, _stamp(message, slot))
+        if self.interested is None or self.interested(taken.key):
             if past is None:
                 read.append(taken)
             else:
@@ -285,6 +323,23 @@ def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -
         raise translate(raised.args[0], "read", "the control topics", str(config.get("bootstrap.servers"))) from raised
     finally:
         reader.close()
+
+
+def control_message(message: Message) -> ControlMessage:
+    """A fetched record of a control topic."""
+    slot = place_of(message)
+    kind, at = message.timestamp()
+    at_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else at
+    key, value = _bytes(message.key()) or b"", _bytes(message.value())
+    return ControlMessage(slot, offset_of(message), key, value, at_ms, _stamp(message, slot))
+
+
+def went_back(slot: Slot, read: int, to: int) -> TimelineRegressionError:
+    """The error for a slot that was read up to an offset and ends, or goes on, below it."""
+    return TimelineRegressionError(
+        f"control topic {slot[0]}[{slot[1]}] was read up to {read} and is at {to} now: it was deleted and "
+        "made again, or has lost records; stop all clients, restore it or adopt its topics anew, and start them again"
+    )
 
 
 def _stamp(message: Message, slot: Slot) -> Stamp | None:

@@ -7,12 +7,10 @@ from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in
 from confluent_kafka import KafkaError, KafkaException, murmur2
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs forget to re-export these
     AdminClient,
-    ConfigResource,
     NewTopic,
-    ResourceType,
 )
 
-from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthorizedError
+from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthorizedError, TopicNotFoundError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..kafka_errors import translate, translated
 from ..metadata import patiently, topic_config, wait_for_partitions
@@ -94,13 +92,8 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
         for name in (CONTROL_TOPIC, WRITERS_TOPIC):
             wait_for_partitions(admin, name, PARTITIONS, bootstrap_servers, timeout)
 
-    def check() -> None:
-        # The client would go on asking a broker that has died; a look at the cluster shows it another one.
-        with translated("list", "topics", bootstrap_servers):
-            admin.list_topics(timeout=5.0)
-        check_policy(admin, bootstrap_servers)
-
-    patiently(check, timeout)
+    # One that was just made is not known to every broker yet.
+    patiently(lambda: check_policy(admin, bootstrap_servers), timeout)
 
 
 def record_limit(admin: AdminClient, bootstrap_servers: str) -> int:
@@ -110,38 +103,28 @@ def record_limit(admin: AdminClient, bootstrap_servers: str) -> int:
     just died: a change has to survive that, and gives its attempt up where the record does not fit after all.
     """
     try:
-        # The client would go on asking a broker that has died; a look at the cluster shows it another one.
-        with translated("list", "topics", bootstrap_servers):
-            admin.list_topics(timeout=5.0)
         found = topic_config(admin, CONTROL_TOPIC, bootstrap_servers)
     except (NotAuthorizedError, BrokerUnreachableError):
         found = {}
     return int(found.get("max.message.bytes", _DEFAULT_MESSAGE_BYTES)) // 2
 
 
-def check_policy(admin: AdminClient, bootstrap_servers: str, timeout: float = 5.0) -> None:
+def check_policy(admin: AdminClient, bootstrap_servers: str) -> None:
     """Refuse a control topic whose records may be deleted: with them the layout of every topic would be lost.
 
-    A user that may not describe configs passes: whoever made the topics has checked them.
+    A user that may not describe configs passes: whoever made the topics has checked them. Raises ConfigError,
+    BrokerUnreachableError.
     """
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in (CONTROL_TOPIC, WRITERS_TOPIC)]
-    for resource, future in admin.describe_configs(resources, request_timeout=timeout).items():
+    for name in (CONTROL_TOPIC, WRITERS_TOPIC):
         try:
-            entries = future.result(timeout)
-        except KafkaException as raised:
-            code = raised.args[0].code()
-            if code in _UNAUTHORIZED:
-                return
-            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                # Just made, and not known to this broker yet.
-                raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
-            raise translate(raised.args[0], "describe", f"topic {resource.name}", bootstrap_servers) from raised
-        except FutureTimeout as raised:
-            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {resource.name}") from raised
-        policy = entries["cleanup.policy"].value
+            policy = topic_config(admin, name, bootstrap_servers)["cleanup.policy"]
+        except NotAuthorizedError:
+            return
+        except TopicNotFoundError as raised:
+            raise BrokerUnreachableError(bootstrap_servers, f"describe control topic {name}") from raised
         if policy != "compact":
             raise ConfigError(
-                f"cleanup.policy of {resource.name}",
+                f"cleanup.policy of {name}",
                 f"{policy!r} deletes control records",
                 "set it to compact with kafka-configs, before anything else",
             )

@@ -55,7 +55,7 @@ def give_up(config: Mapping[str, Any], topic: str, epoch: int) -> bool:
     def ours(timeline: Timeline | None) -> bool:
         return timeline is not None and timeline.change is not None and timeline.change.epoch == epoch
 
-    # First without the pen: to take it from another controller that has gone on would stop that one.
+    # First without the transactional id: to take it from another controller that has gone on would stop that one.
     if not ours(newest_timeline(readable(config, [timeline_slot(topic)], 15.0), topic)):
         return False
     dropped = False

@@ -23,15 +23,19 @@ from ...partitioner.records.control_records import (
 )
 from ...partitioner.records.control_records import Waiver as WaiverRecord
 from ...partitioner.timeline import Timeline
+from .. import clock
 from ..config import connection_of
 from ..crash import crash_point
-from ..kafka_errors import translate
-from ..metadata import acquaint
+from ..kafka_errors import meant, translate
+from ..metadata import prefetch_metadata
 from .control_topics import timeline_slot
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 
-# What no second try mends.
+# Milliseconds after which the coordinator ends a transaction by itself: until then it hides what lies behind it.
+_EXPIRY_MS = 5_000
+
+# What no second try fixes.
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -59,7 +63,7 @@ class UnknownResultError(KeyorderError):
 
 
 class TimelineWriter:
-    """The pen of one topic's timeline. Not thread-safe."""
+    """The transactional writer of one topic's timeline. Not thread-safe."""
 
     def __init__(self, config: Mapping[str, Any], topic: str, timeout: float = 15.0) -> None:
         self.topic, self._timeout = topic, timeout
@@ -68,7 +72,7 @@ class TimelineWriter:
             {
                 **connection_of(config),
                 "transactional.id": f"keyorder-controller-{topic}",
-                "transaction.timeout.ms": 5_000,
+                "transaction.timeout.ms": _EXPIRY_MS,
                 "message.timeout.ms": 5_000,
                 "linger.ms": 0,
                 "enable.idempotence": True,
@@ -79,7 +83,7 @@ class TimelineWriter:
 
     def start(self) -> None:
         """Fence every other controller of this topic. Raises NotAuthorizedError, BrokerUnreachableError and kin."""
-        acquaint(self._producer, CONTROL_TOPIC)
+        prefetch_metadata(self._producer, CONTROL_TOPIC)
         try:
             self._producer.init_transactions(self._timeout)
         except KafkaException as raised:
@@ -89,6 +93,8 @@ class TimelineWriter:
 
     def write(self, timeline: Timeline, step: str = "timeline", data: Iterable[DataRecord] = ()) -> None:
         """Commit this timeline, and `data` with it. When it returns all is decided, but not necessarily visible yet.
+
+        A transaction is decided before its markers are written: read the timeline back before anything goes by it.
 
         Raises ControllerFencedError, NotAuthorizedError, UnknownResultError, KafkaOperationError (a record was refused).
         """
@@ -110,6 +116,7 @@ class TimelineWriter:
             if error is not None:
                 failures.append((error, message.topic() or slot_topic))
 
+        begun = clock.now()
         try:
             self._producer.begin_transaction()
             for r in data:
@@ -123,13 +130,13 @@ class TimelineWriter:
                 raise KafkaException(failures[0][0])
             crash_point(f"{step}-sent")
             self._producer.commit_transaction(self._timeout)
-        except SystemError as raised:
-            # A fatal error inside a delivery callback leaves the binding in this shape: the producer was fenced.
-            raise ControllerFencedError(self.topic) from raised
-        except KafkaException as raised:
-            error = raised.args[0]
+        except (KafkaException, SystemError) as raised:
+            error = meant(raised)
             if error.code() in _FENCED or error.fatal():
-                raise ControllerFencedError(self.topic) from raised
+                if clock.now() - begun < _EXPIRY_MS / 1000:
+                    raise ControllerFencedError(self.topic) from raised
+                # The coordinator ends a transaction that lasts too long in the same way as another controller does.
+                raise UnknownResultError(f"the transaction of {self.topic!r} took too long") from raised
             name = failures[0][1] if failures else slot_topic
             what = f"control topic {name}" if name == slot_topic else f"topic {name}"
             typed = translate(error, "write", what, self._bootstrap)
@@ -138,7 +145,7 @@ class TimelineWriter:
             raise UnknownResultError(f"the control record of {self.topic!r}: {typed}") from raised
 
     def close(self) -> None:
-        """Let go of the pen; an open transaction is left to its timeout or to the next controller."""
+        """Close the transactional writer; an open transaction is left to its timeout or to the next controller."""
         try:
             self._producer.close()
         except KafkaException:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import BrokerUnreachableError, GroupNotFoundError, UsageError
+from ...partitioner.errors import GroupNotFoundError, OrderError, UsageError
 from ...partitioner.gates.gate import Gates
 from ...partitioner.gates.starts import Commit
 from ...partitioner.gates.waits import OriginFacts, Reason, why
@@ -18,6 +17,7 @@ from ...partitioner.records.control_records import Waiver
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
+from ..admin_link import AdminLink
 from ..config import connection_of, split
 from ..group_gates import GroupGate, GroupOffsets, group_gates
 from ..kafka_errors import translate
@@ -126,9 +126,9 @@ class GroupAdmin:
         _, theirs = split(config, {}, "a GroupAdmin")
         self._config = theirs
         self._bootstrap = str(theirs.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(theirs))
+        self._admin, self._coordinators = AdminClient(connection_of(theirs)), AdminLink(theirs)
         self._topics = TopicAdmin(theirs)
-        self._offsets = GroupOffsets(self._admin, self._bootstrap, _TIMEOUT)
+        self._offsets = GroupOffsets(theirs, self._admin, _TIMEOUT)
 
     def timeline(self, topic: str) -> Timeline:
         """The topic's timeline now. Raises as TopicAdmin.timeline."""
@@ -165,18 +165,25 @@ class GroupAdmin:
             )
         return GroupStatus(group, _state_name(found.state), len(found.members), tuple(rows))
 
-    def topics_of(self, group: str) -> list[str]:
-        """The managed topics on which the group has committed something or owns a partition, by name."""
-        managed = self._topics.topics()
-        owned = {topic for topic, _ in self._describe(group).owners()}
-        return [topic for topic in sorted(managed) if topic in owned or self._committed(group, topic)]
+    def topics_of(self, group: str, unreadable: dict[str, OrderError]) -> list[str]:
+        """The managed topics on which the group has committed something or owns a partition, by name.
 
-    def groups(self) -> list[GroupSummary]:
+        unreadable: gets the errors of those among them whose timeline cannot be read; they are not in the answer.
+        """
+        broken: dict[str, OrderError] = {}
+        managed = self._topics.topics(broken)
+        owned = {topic for topic, _ in self._describe(group).owners()}
+        read = [topic for topic in sorted({*managed, *broken}) if topic in owned or self._committed(group, topic)]
+        unreadable.update({topic: broken[topic] for topic in read if topic in broken})
+        return [topic for topic in read if topic in managed]
+
+    def groups(self, unreadable: dict[str, OrderError]) -> list[GroupSummary]:
         """Every group that has committed something on a managed topic, by name.
 
+        unreadable: gets the errors of topics whose timeline cannot be read; groups are told without them.
         Raises NotAuthorizedError, BrokerUnreachableError.
         """
-        managed = self._topics.topics()
+        managed = self._topics.topics(unreadable)
         found = []
         for group, by_topic in sorted(self._offsets.on_topics(self._offsets.groups(), managed).items()):
             if not by_topic:
@@ -288,14 +295,12 @@ class GroupAdmin:
 
     def _describe(self, group: str) -> _Described:
         try:
-            found = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT)[group].result(_TIMEOUT + 1)
+            found = self._coordinators.describe_group(group, _TIMEOUT)
             return _Described(found.state, list(found.members))
         except KafkaException as raised:
             if raised.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return _Described(ConsumerGroupState.DEAD, [])
             raise translate(raised.args[0], "describe", f"group {group}", self._bootstrap) from raised
-        except FutureTimeout as raised:
-            raise BrokerUnreachableError(self._bootstrap, f"describe group {group}") from raised
 
 
 def _state_name(state: ConsumerGroupState) -> str:

@@ -10,6 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from ...partitioner.errors import KeyBlockedError
 from .held_record import DeliveryCallback
 
+_TAKEN = (bytes, bytearray, memoryview, str, type(None))
+
 
 def produce_each(
     produce: Callable[..., None],
@@ -19,11 +21,10 @@ def produce_each(
     callback: DeliveryCallback | None,
 ) -> int:
     """See OrderedProducer.produce_batch. produce: sends one of them."""
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise TypeError("messages must be a list of dicts")
+    _check(messages)
     queued, stopped = 0, dict[Any, KafkaError]()
     for message in messages:
-        key = message.get("key")
+        key, place = message.get("key"), message.get("partition")
         if key in stopped:
             message["_error"] = stopped[key]
             continue
@@ -32,7 +33,7 @@ def produce_each(
                 topic,
                 message.get("value"),
                 key,
-                message.get("partition", partition),
+                partition if place is None else place,
                 on_delivery=message.get("callback") or message.get("on_delivery") or callback,
                 timestamp=message.get("timestamp", 0),
                 headers=message.get("headers"),
@@ -45,3 +46,17 @@ def produce_each(
             failed = cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
             message["_error"] = stopped[key] = failed
     return queued
+
+
+def _check(messages: list[dict[str, Any]]) -> None:
+    """TypeError or ValueError that names the first message which cannot be sent: none of them is, then."""
+    if not isinstance(messages, list):
+        raise TypeError("messages must be a list of dicts")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise TypeError(f"Message at index {index} must be a dict")
+        for part in ("value", "key"):
+            if not isinstance(message.get(part), _TAKEN):
+                raise TypeError(f"Message {part} at index {index} must be bytes or str")
+        if not isinstance(message.get("partition"), (int, type(None))):
+            raise TypeError(f"Message partition at index {index} must be int")

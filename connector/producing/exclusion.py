@@ -26,7 +26,7 @@ class Exclusion:
         return bool(self.lock._is_owned())
 
     def run(self, call: Callable[[], object]) -> None:
-        """Call it under the lock, or later if this thread was interrupted while it held the lock."""
+        """Call it under the lock, or later, and perhaps again, if this thread was interrupted while it held the lock."""
         if self.interrupted:
             self._late.append(call)
         else:
@@ -34,19 +34,12 @@ class Exclusion:
                 call()
 
     def settle(self) -> None:
-        """Do what was put off. Costs nothing when there is nothing."""
+        """Do what was put off. Costs nothing when there is nothing.
+
+        What an exception breaks off is done again with the next call: whatever is given to run() has to bear that.
+        """
         while self._late and not self.interrupted:
             with self.lock:
-                taken: list[Callable[[], object]] = []
-                begun = False
-                try:
-                    taken.extend(
-                        map(deque.popleft, [self._late] if self._late else [])
-                    )  # one step: no signal comes in the middle
-                    for call in taken:
-                        begun = True
-                        call()
-                except BaseException:
-                    if not begun:
-                        self._late.extendleft(taken)
-                    raise
+                if self._late:
+                    self._late[0]()
+                    self._late.popleft()

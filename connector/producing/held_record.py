@@ -18,9 +18,9 @@ _OVERHEAD = 36
 
 
 class Record:
-    """What produce() was given, but for the key."""
+    """What produce() was given, but for the key. taken: it was handed to the client library, or refused."""
 
-    __slots__ = ("callback", "headers", "sending", "timestamp", "topic", "value")
+    __slots__ = ("callback", "headers", "sending", "taken", "timestamp", "topic", "value")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Record:
     ) -> None:
         self.topic, self.sending, self.value = topic, sending, value
         self.callback, self.timestamp, self.headers = callback, timestamp, headers
+        self.taken = False
 
 
 def row_failed(error: KafkaError | None, message: Message) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ...partitioner.routing import Route
 from ...partitioner.writers.sending import Held, Telling, TopicSending
+from ..durations import Durations
 from .held_record import Record
 
 _TIMES = 100_000
@@ -16,6 +17,7 @@ class Holding:
     """Held records, each in its topic's queue.
 
     topics: those that were used. limit, limit_bytes: the most of them. seconds: how long one is held at most.
+    durations: how long those waited that were sent.
     """
 
     def __init__(
@@ -23,6 +25,7 @@ class Holding:
     ) -> None:
         self._topics, self._limit, self._limit_bytes, self._seconds = topics, limit, limit_bytes, seconds
         self._times: deque[float] = deque(maxlen=_TIMES)
+        self.durations = Durations()
 
     @property
     def count(self) -> int:
@@ -58,6 +61,7 @@ class Holding:
     def waited(self, seconds: float) -> None:
         """A held record was sent."""
         self._times.append(seconds)
+        self.durations.add(seconds)
 
     def times(self) -> list[float]:
         """Seconds that held records waited before they were sent, since the last call; the newest 100 000 of them."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ...partitioner.errors import KeyorderError
 from ..interruptible import Event
-from ..log_offsets import LogOffsets
+from ..link import ClusterLink
 
 _EVERY = 60.0
 
@@ -19,8 +18,8 @@ _EVERY = 60.0
 class LogStarts:
     """The log starts of some topics, asked for at once and then every `every` seconds. `close` it."""
 
-    def __init__(self, config: Mapping[str, Any], every: float = _EVERY) -> None:
-        self._config, self._every = dict(config), every
+    def __init__(self, link: ClusterLink, every: float = _EVERY) -> None:
+        self._link, self._every = link, every
         self._counts: dict[str, Callable[[], int]] = {}
         self._known: dict[str, dict[int, int]] = {}
         self._closing = Event()
@@ -28,11 +27,7 @@ class LogStarts:
 
     def follow(self, topic: str, partitions: Callable[[], int]) -> None:
         """Ask on this thread now, and on one of its own from then on. partitions: how many may hold records by then."""
-        offsets = LogOffsets(self._config)
-        try:
-            self._ask(offsets, topic, partitions())
-        finally:
-            offsets.close()
+        self._ask(topic, partitions())
         self._counts[topic] = partitions
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="keyorder-log-starts", daemon=True)
@@ -53,15 +48,13 @@ class LogStarts:
             self._thread.join(10)
 
     def _run(self) -> None:
-        offsets = LogOffsets(self._config)
         while not self._closing.wait(self._every):
             for topic, partitions in list(self._counts.items()):
-                self._ask(offsets, topic, partitions())
-        offsets.close()
+                self._ask(topic, partitions())
 
-    def _ask(self, offsets: LogOffsets, topic: str, partitions: int) -> None:
+    def _ask(self, topic: str, partitions: int) -> None:
         try:
-            found = offsets.earliest([(topic, p) for p in range(partitions)], timeout=5.0)
+            found = self._link.offsets.earliest([(topic, p) for p in range(partitions)], timeout=5.0)
         except KeyorderError:
             return  # what was heard before is still no higher than the truth
         self._known[topic] = {p: start for (_, p), start in found.items()}

@@ -9,49 +9,50 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
 
 from ...partitioner.errors import PartitionRefusedError
 from ...partitioner.hashing import key_bytes
 from ...partitioner.writers.sending import TopicSending
 from .. import clock
-from ..config import connection_of, producer_settings
-from .admission import Admission
+from ..config import connection_of, given, producer_settings
+from ..extras import needs_extra
+from ..figures import ProducerFigures, shown
+from ..forked import not_freed_in_children
+from ..interruptible import take_each
+from ..link import ClusterLink
+from ..metadata import cluster_id_of
+from ..never_made import never_made
+from ..weakly import weakly
 from .at_exit import leave_at_exit
 from .batches import produce_each
 from .deliveries import Deliveries
 from .exclusion import Exclusion
-from .handover import REFUSED, Handover
 from .held_record import DeliveryCallback, Headers, Record, with_hint
 from .holding import Holding
 from .log_starts import LogStarts
+from .lost_interrupts import raise_lost_interrupt
+from .record_sender import REFUSED, RecordSender
+from .report_poller import DeliveryReportPoller
+from .reports import Reports
+from .topic_registration import TopicRegistration
 from .transactions import Transactions
 from .writer_session import WriterSession
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
 
-    from ..arrow.tally import Failure
+    from ..arrow.delivery_counters import Failure
 
 _now = clock.now
 _EVENTS = ("error_cb", "throttle_cb", "stats_cb")
+# What a method looks at first.
+_PARTS = frozenset({"_exclusion", "_lock", "_raw", "_session", "_topics", "_transactions"})
 # How long close() waits for the session's thread to leave the writer set, and for other threads to leave the client. Seconds.
 _PATIENCE = 10.0
 
 
-def _weakly(method: Callable[..., object]) -> Callable[..., None]:
-    """Call a method of an object as long as somebody else holds that object: a thread must not keep its producer alive."""
-    reference = weakref.WeakMethod(method)
-
-    def call(*arguments: Any) -> None:
-        found = reference()
-        if found is not None:
-            found(*arguments)
-
-    return call
-
-
-class OrderedProducer:
+class OrderedProducer(cimpl.Producer):
     """A producer for managed topics. Used as confluent_kafka.Producer, with the same settings; thread-safe.
 
     Keyed records go to their key's home and carry a hint header once the key has moved. While a layout change is
@@ -61,52 +62,82 @@ class OrderedProducer:
     Raises ConfigError for settings that order does not allow (`acks`, `partitioner`, `enable.idempotence`).
     """
 
+    # A Producer by type alone: what works is the client behind `_raw`, and every method is overridden. The base's instances
+    # are not laid out as Python's own, which makes an attribute in the dict slow to read: what produce() reads has a slot.
+    # The base comes from `cimpl`: a tracing library may have put a subclass in the place of confluent_kafka.Producer.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_closed",
+        "_deliveries",
+        "_exclusion",
+        "_lock",
+        "_on_delivery",
+        "_produce",
+        "_record_sender",
+        "_registration",
+        "_session",
+        "_settings",
+        "_told",
+        "_topics",
+    )  # fmt: skip
+
+    if not TYPE_CHECKING:  # or every name would pass for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise never_made(self, name, _PARTS, "Producer has been closed")
+
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
-        if config is None:
-            if not kwargs:
-                raise TypeError("expected configuration dict")
-            config = {}
-        self._settings, theirs = producer_settings({**config, **kwargs} if kwargs else config)
+        self._settings, theirs = producer_settings(given(config, kwargs))
         self._config = dict(theirs)
         self._on_delivery: DeliveryCallback | None = self._settings.on_delivery
         connection = connection_of(theirs)
-        self._events = {name: theirs[name] for name in _EVENTS if callable(theirs.get(name))}
-        self._raw = Producer(
-            {**theirs, **{name: partial(_run_event, weakref.ref(self), name) for name in self._events}}
-        )
+        self._reports = Reports({name: theirs[name] for name in _EVENTS if callable(theirs.get(name))})
+        self._raw = Producer({**theirs, **self._reports.noting_events()})
         self._exclusion = Exclusion()
         self._lock = self._exclusion.lock
-        self._session = WriterSession(connection, self._settings, self._raw, self._lock)
-        self._log_starts = LogStarts(connection)
+        self._link = ClusterLink(connection)
+        self._session = WriterSession(connection, self._settings, self._raw, self._lock, self._link)
+        self._log_starts = LogStarts(self._link)
         self._topics: dict[str, TopicSending[Record]] = {}
         limits = self._settings.hold_limit, self._settings.hold_limit_bytes, self._settings.terms.delivery_timeout
         self._holding = Holding(self._topics, *limits)
         self._transactions = Transactions(self._raw, self._settings.transactional_id is not None)
         self._deliveries = Deliveries(
-            self._raw, self._exclusion, self._session, self._holding, self._transactions, self._log_starts.of
+            self._raw,
+            self._reports,
+            self._exclusion,
+            self._session,
+            self._holding,
+            self._transactions,
+            self._log_starts.of,
         )
-        self._serving = self._deliveries.serving
-        self._handover = Handover(
+        self._reports.hears = self._deliveries.hears
+        broken_off = partial(self._exclusion.run, self._deliveries.doubt)
+        self._serving = DeliveryReportPoller(self._raw, self._reports, self._exclusion.settle, broken_off)
+        self._record_sender = RecordSender(
             self._raw, self._exclusion, self._session, self._deliveries, self._holding, self._transactions, self._topics
         )
-        self._admission = Admission(
+        self._registration = TopicRegistration(
             self._config, self._session, self._deliveries.tombstones, self._log_starts, self._topics
         )
         self._session.harvest, self._session.serve = (
-            _weakly(self._deliveries.harvest),
-            _weakly(self._serving.for_session),
+            weakly(self._deliveries.harvest),
+            weakly(self._serving.for_session),
         )
         self._session.pump, self._session.topic_failed = (
-            _weakly(self._handover.pump),
-            _weakly(self._handover.fail_topic),
+            weakly(self._record_sender.pump),
+            weakly(self._record_sender.fail_topic),
         )
         self._produce, self._told = self._raw.produce, self._deliveries.told
         self._closed = False
         self._closing: Any = threading.RLock()  # not lost to a signal's exception: the same thread may try again
         self._close_wanted = self._released = False
+        self._stop_showing = shown(self, self._settings.metrics_at)
         self._session.start()
         weakref.finalize(self, _let_go, self._session, self._log_starts).atexit = False
         leave_at_exit(self)
+        not_freed_in_children(self)
 
     def produce(
         self,
@@ -122,46 +153,62 @@ class OrderedProducer:
         """Queue a record. Arguments as confluent_kafka.Producer.produce; a partition is refused unless allowed.
 
         Raises BufferError (the queue is full: call poll), KeyTypeError, PartitionRefusedError, KeyBlockedError,
-        TopicNotFoundError, UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError, IneligibleWriterError.
+        TopicNotFoundError, UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError, IneligibleWriterError;
+        InterruptedError where the client library has lost what a signal handler raised: the record was not taken.
         """
         sending, done = self._topics.get(topic), on_delivery or callback or self._on_delivery
         data = key if type(key) is bytes else None if key is None else key_bytes(key)
-        if sending is not None and data is not None and partition < 0 and (lanes := sending.lanes) is not None:
-            lane = lanes.of[lanes.slot(data, lanes.period)]
-            if lane is not None:
-                # Without the lock: see Lanes. Started, then looked, then handed over: that order keeps the keys' order.
-                cohort = lane.cohort
-                known = cohort.told
-                told = known[1] if known[0] is done else self._told(sending, cohort, done)
-                more = with_hint(headers, lane.header) if headers or lane.header is not None else headers
+        if sending is not None and data is not None and partition < 0 and (fast_path := sending.fast_path) is not None:
+            permit = fast_path.of[fast_path.slot(data, fast_path.period)]
+            if permit is not None:
+                # Without the lock: see FastPath. Started, then looked, then handed over: that order keeps the keys' order.
+                in_flight = permit.in_flight
+                known = in_flight.told
+                told = known[1] if known[0] is done else self._told(sending, in_flight, done)
+                more = with_hint(headers, permit.header) if headers or permit.header is not None else headers
                 try:
-                    cohort.started()
-                    if lanes.open and _now() < self._session.send_until:
-                        self._produce(topic, value, data, cohort.partition, told, None, timestamp, more)
+                    in_flight.started()
+                    if fast_path.open and _now() < self._session.send_until:
+                        self._produce(topic, value, data, in_flight.partition, told, None, timestamp, more)
                         return
-                except REFUSED:
-                    cohort.ended()
+                except REFUSED as error:
+                    in_flight.ended()
+                    raise_lost_interrupt(error, more)
                     raise
                 except BaseException:
                     self._exclusion.run(self._deliveries.doubt)
+                    self._settle()
                     raise
-                cohort.ended()
+                in_flight.ended()
         if self._closed:
             raise RuntimeError("Producer has been closed")
         explicit = partition if partition >= 0 else None
         if explicit is not None and not self._settings.allow_explicit_partition:
             raise PartitionRefusedError(topic, partition)
-        sending = sending or self._admission.first_use(topic)
-        record = Record(topic, sending, value, done, timestamp, headers)
-        if self._exclusion.interrupted:
-            # A signal handler's record. It goes when the call that it interrupted has let go of the lock.
-            self._exclusion.run(partial(self._handover.take_late, record, data, explicit))
-            return
         try:
+            sending = sending or self._registration.first_use(topic)
+            record = Record(topic, sending, value, done, timestamp, headers)
+            if self._exclusion.interrupted:
+                # A signal handler's record. It goes when the call that it interrupted has let go of the lock.
+                self._exclusion.run(partial(self._record_sender.take_late, record, data, explicit))
+                return
             with self._lock:
-                self._handover.take(record, data, explicit)
+                self._record_sender.take(record, data, explicit)
         finally:
             self._settle()
+
+    def join(self, topic: str) -> None:
+        """Join the topic's writers now, which its first record does otherwise: it takes some round trips. Raises as produce()."""
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
+        try:
+            self._registration.first_use(topic)
+        finally:
+            self._settle()
+
+    def has_joined(self, topic: str) -> bool:
+        """Whether this producer is one of the topic's writers, so that produce() asks the cluster nothing."""
+        return topic in self._topics
 
     def produce_control_record(
         self, topic: str, partition: int, key: bytes, value: bytes, on_delivery: DeliveryCallback
@@ -182,7 +229,8 @@ class OrderedProducer:
         Returns how many were queued. One that was not gets `_error`, and so do those of its key behind it. Raises
         TypeError for anything but a list of dicts, and as produce() what concerns the topic and not one record.
         """
-        return produce_each(self.produce, topic, messages, partition, on_delivery or callback)
+        # A subclass's produce() may take other arguments, such as SerializingProducer's: not asked here, as in the base.
+        return produce_each(partial(OrderedProducer.produce, self), topic, messages, partition, on_delivery or callback)
 
     def produce_arrow(self, topic: str, data: RecordBatch | Table) -> int:
         """Queue the rows of a pyarrow.RecordBatch or Table, in their order; waits for room in the queue.
@@ -200,8 +248,9 @@ class OrderedProducer:
             raise RuntimeError("Producer has been closed")
         deliveries = self._deliveries
         if deliveries.columns is None:
-            from ..arrow.library import native
-            from ..arrow.producing import ColumnProducing
+            with needs_extra("arrow"):
+                from ..arrow.library import native
+                from ..arrow.producing import ColumnProducing
 
             with self._lock:
                 deliveries.columns = deliveries.columns or ColumnProducing(
@@ -221,13 +270,16 @@ class OrderedProducer:
         """
         if self._deliveries.columns is None:
             return []
-        with self._lock:
-            return self._deliveries.columns.failures()
+        try:
+            with self._lock:
+                return self._deliveries.columns.failures()
+        finally:
+            self._settle()
 
     def poll(self, timeout: float = -1) -> int:
         """Run delivery callbacks for up to `timeout` seconds (-1: until there is one). Returns how many events ran."""
         try:
-            self._handover.expire()
+            self._record_sender.expire()
             return self._serving.poll(timeout)
         finally:
             self._settle()
@@ -241,8 +293,8 @@ class OrderedProducer:
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         try:
             while True:
-                self._handover.expire()
-                self._serving.flush(deadline)
+                self._record_sender.expire()
+                self._serving.flush(deadline, bool(self._holding.count))
                 left = len(self)
                 if left and self._session.failure is not None:
                     raise self._session.failure
@@ -253,20 +305,36 @@ class OrderedProducer:
         finally:
             self._settle()
 
+    def __repr__(self) -> str:
+        return f"<OrderedProducer {self._session.writer_id}{', closed' if self._closed else ''}>"
+
     def __len__(self) -> int:
         """Records that are held or on their way, and callbacks not yet run."""
+        if "_raw" not in self.__dict__:
+            return 0  # it was never made
         return len(self._raw) + self._holding.count + self._deliveries.waiting
 
     def __bool__(self) -> bool:
         return True
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Drop records; their callbacks hear of it. Held records count as queued."""
+        """Drop records; their callbacks hear of it. Held records count as queued.
+
+        blocking: return when it is done; otherwise what is produced in the next moments may be dropped as well.
+
+        While a topic of this producer is being changed, and for a minute after an attempt that was given up, what is in flight
+        outside a transaction is told as it ends: it may still arrive, and the change would have to wait for each such purge
+        until that is out of the question.
+        """
         if in_queue:
             error = KafkaError(KafkaError._PURGE_QUEUE)
             self._exclusion.run(lambda: self._drop_held(error))
-        self._raw.purge(in_queue, in_flight, blocking)
-        self._settle()
+        if self._settings.transactional_id is None:
+            now = clock.now()
+            in_flight = in_flight and all(sending.purgeable(now) for sending in list(self._topics.values()))
+        # The binding takes `blocking` the wrong way round: its default drops what is produced after the call, too, while later
+        # records of the same key go out.
+        self._in_client(partial(self._raw.purge, in_queue, in_flight, not blocking))
 
     def _drop_held(self, error: KafkaError) -> None:
         if self._holding.count:
@@ -281,13 +349,13 @@ class OrderedProducer:
 
     def cluster_id(self, timeout: float = -1) -> str:
         """As confluent_kafka.Producer.cluster_id."""
-        return self._raw.cluster_id(timeout)
+        return cluster_id_of(self._raw, self.list_topics, timeout)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka.Producer.set_sasl_credentials; for the clients beside it as well."""
         self._raw.set_sasl_credentials(username, password)
         self._config |= {"sasl.username": username, "sasl.password": password}
-        self._session.set_sasl_credentials(username, password)
+        self._link.set_sasl_credentials(username, password)
 
     def init_transactions(self, timeout: float = -1) -> None:
         """As confluent_kafka.Producer.init_transactions."""
@@ -297,8 +365,11 @@ class OrderedProducer:
 
     def begin_transaction(self) -> None:
         """As confluent_kafka.Producer.begin_transaction."""
-        with self._lock:
-            self._transactions.begin()
+        try:
+            with self._lock:
+                self._transactions.begin()
+        finally:
+            self._settle()
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Wait for held records, then commit, as confluent_kafka.Producer.commit_transaction.
@@ -309,9 +380,12 @@ class OrderedProducer:
         which decides it.
         """
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
-        self.flush(timeout)
-        with self._lock:
-            self._transactions.ending(len(self))
+        OrderedProducer.flush(self, timeout)
+        try:
+            with self._lock:
+                self._transactions.ending(len(self))
+        finally:
+            self._settle()
         left = -1 if deadline is None else max(0.0, deadline - clock.now())
         self._in_client(partial(self._transactions.commit, left))
 
@@ -339,10 +413,26 @@ class OrderedProducer:
         """
         self._in_client(partial(self._transactions.send_offsets, positions, group_metadata, timeout))
 
+    def figures(self) -> ProducerFigures:
+        """What it holds and knows now, for metrics; see `keyorder.metrics`. Any thread may ask, and nobody is waited for."""
+        topics = dict(self._topics)
+        return ProducerFigures(
+            writer=self._session.writer_id,
+            held={topic: len(sending.held) for topic, sending in topics.items()},
+            held_bytes={topic: sending.held_bytes for topic, sending in topics.items()},
+            changing={topic: sending.preparing for topic, sending in topics.items()},
+            epochs={topic: sending.timeline.newest.number for topic, sending in topics.items()},
+            lease_left=max(0.0, self._session.send_until - _now()),
+            hold_times=self._holding.durations,
+        )
+
     def hold_times(self) -> list[float]:
         """Seconds that held records waited before they were sent, since the last call; the newest 100 000 of them."""
-        with self._lock:
-            return self._holding.times()
+        try:
+            with self._lock:
+                return self._holding.times()
+        finally:
+            self._settle()
 
     def close(self, timeout: float = -1) -> bool:
         """Deliver everything, leave the writer set, release all resources. True when nothing was left undelivered.
@@ -364,23 +454,35 @@ class OrderedProducer:
         if self._released:
             return True
         try:
-            left = self.flush(timeout)
+            left = OrderedProducer.flush(self, timeout)
         except KafkaException as raised:
             # Fenced or otherwise fatal: whoever sent through it has heard, and nothing more will be delivered.
             if not raised.args[0].fatal():
                 raise
             left = len(self)
         finally:
-            self._end()
-            self._session.stop(_PATIENCE)
-            self._log_starts.close()
-            if self._deliveries.columns is not None:
-                self._deliveries.columns.close()
-            if self._serving.end(_PATIENCE):
-                self._raw.close()
-            self._released = True
-            self._transactions.ended(None)
+            take_each(
+                [
+                    self._end,
+                    partial(self._session.stop, _PATIENCE),
+                    self._log_starts.close,
+                    self._close_columns,
+                    partial(self._serving.end, _PATIENCE),
+                    partial(self._serving.release, self._raw.close),
+                    partial(self._serving.release, self._raw.close),  # if the first was broken off
+                    self._note_released,
+                    self._stop_showing,
+                    partial(self._transactions.ended, None),
+                ]
+            )
         return left == 0
+
+    def _close_columns(self) -> None:
+        if self._deliveries.columns is not None:
+            self._deliveries.columns.close()
+
+    def _note_released(self) -> None:
+        self._released = True
 
     def leave(self, timeout: float = 2.0) -> None:
         """Leave the writer set if nothing is on its way; else the lease runs out by itself, as after a crash."""
@@ -401,7 +503,7 @@ class OrderedProducer:
         with self._lock:
             self._closed = True
             for sending in self._topics.values():
-                sending.close_lanes()
+                sending.shut_fast_path()
 
     def _in_client(self, call: Callable[[], Any]) -> Any:
         try:
@@ -415,13 +517,6 @@ class OrderedProducer:
         if self._close_wanted and not self._exclusion.interrupted and not self._serving.inside:
             self._close_wanted = False
             self.close()
-
-
-def _run_event(producer: weakref.ref[OrderedProducer], name: str, *arguments: Any) -> None:
-    """An event callback of the application. The client must not keep it alive: it may lead back to the producer."""
-    found = producer()
-    if found is not None:
-        found._deliveries.run_event(partial(found._events[name], *arguments))
 
 
 def _let_go(session: WriterSession, log_starts: LogStarts) -> None:

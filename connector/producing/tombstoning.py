@@ -15,43 +15,83 @@ timeline does. A log that is only compacted never advances its beginning; there 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ...partitioner.routing import HINT_HEADER, Route
 from ...partitioner.timeline import Timeline
-from ...partitioner.writers.lanes import Cohort
+from ...partitioner.writers.fast_path import InFlight
 from ...partitioner.writers.sending import TopicSending
 from ...partitioner.writers.tombstones import beginnings, homes_to_clear
 from .exclusion import Exclusion
+from .reports import Told
 from .transactions import Transactions
 
 # Of the keys that are known to be cleared, with what a dictionary needs for each.
 _REMEMBERED_BYTES = 32 * 1024 * 1024
 _ENTRY_BYTES = 250
-Told = Callable[[KafkaError | None], None]
+Done = Callable[[KafkaError | None], None]
+
+
+class _Tombstones:
+    """The tombstones of one write. told: hears when all are acknowledged, or of the first error; it may hear twice."""
+
+    def __init__(self, owner: MoveTombstones, remember: Callable[[], None], homes: Iterable[int], told: Done) -> None:
+        self.left, self.failed = set(homes), list[KafkaError]()
+        self._owner, self._remember, self._told = owner, remember, told
+
+    def resolved(self, home: int, report: Any, in_flight: InFlight, error: KafkaError | None) -> None:
+        """One of them is acknowledged, or failed. Without the lock. May be called again for the same one."""
+        if error is not None:
+            self.failed.append(error)
+        self._owner.resolved(report, in_flight, error)
+        self.left.discard(home)
+        if not self.left:
+            if not self.failed:
+                self._remember()
+            self._told(self.failed[0] if self.failed else None)
+
+
+class _Tombstone:
+    """The fate of one tombstone, and the place of its report if it is never sent."""
+
+    __slots__ = ("counted", "home", "in_flight", "of")
+
+    def __init__(self, of: _Tombstones, home: int, in_flight: InFlight) -> None:
+        self.of, self.home, self.in_flight, self.counted = of, home, in_flight, False
+
+    def settle(self, report: Any, error: Any, message: Any, later: bool) -> None:
+        """See Fate."""
+        self.of.resolved(self.home, report, self.in_flight, error)
+
+    def refused(self, error: KafkaError) -> None:
+        """It was not sent."""
+        self.of.resolved(self.home, self, self.in_flight, error)
 
 
 class MoveTombstones:
     """The tombstones of one producer. Everything but the delivery reports happens under the producer's lock.
 
-    resolved: called, without the lock, with the cohort of each tombstone whose fate is known, and its error or None.
+    noting: see Reports. resolved: called, without the lock, with each tombstone's report, what it is counted in,
+    and its error or None; it may be called again for the same report.
     log_starts: {partition: log start} of a topic, as far as known. remembered_bytes: for keys that are known to be cleared.
     """
 
     def __init__(
         self,
         raw: Producer,
-        resolved: Callable[[Cohort, KafkaError | None], None],
+        noting: Callable[[Told], Callable[..., None]],
+        resolved: Callable[[Any, InFlight, KafkaError | None], None],
         log_starts: Callable[[str], Mapping[int, int]],
         transactions: Transactions,
         exclusion: Exclusion,
         remembered_bytes: int = _REMEMBERED_BYTES,
     ) -> None:
-        self._raw, self._resolved, self._log_starts, self._exclusion = raw, resolved, log_starts, exclusion
+        self._raw, self._noting, self.resolved = raw, noting, resolved
+        self._log_starts, self._exclusion = log_starts, exclusion
         self._transactions, self._most_bytes = transactions, remembered_bytes
         self._compacted: dict[str, bool] = {}
         self._cleared: OrderedDict[tuple[str, bytes], int] = OrderedDict()
@@ -73,7 +113,7 @@ class MoveTombstones:
             return False
         return self._cleared.get((topic, key)) != route.hint
 
-    def send(self, topic: str, sending: TopicSending[Any], key: bytes, route: Route, told: Told) -> bool:
+    def send(self, topic: str, sending: TopicSending[Any], key: bytes, route: Route, told: Done) -> bool:
         """Queue the tombstones of `key`; `told` hears when all are acknowledged, or of the first error, without the lock.
 
         False when none is needed: nothing will be told.
@@ -83,25 +123,14 @@ class MoveTombstones:
         if not homes:
             self._remember(topic, key, route.hint, number)
             return False
-        left = len(homes)
-        failed: list[KafkaError] = []
-
-        def delivered(cohort: Cohort, error: KafkaError | None, _: Message | None = None) -> None:
-            nonlocal left
-            left -= 1
-            if error is not None:
-                failed.append(error)
-            self._resolved(cohort, error)
-            if not left:
-                if not failed:
-                    self._exclusion.run(partial(self._remember, topic, key, route.hint, number))
-                told(failed[0] if failed else None)
-
+        remember = partial(self._exclusion.run, partial(self._remember, topic, key, route.hint, number))
+        all_of_them = _Tombstones(self, remember, homes, told)
         for q in homes:
-            cohort = sending.side_cohort(q)
-            cohort.unresolved += 1
-            done = partial(delivered, cohort)
-            self._waiting.append((partial(self._produce, topic, key, q, route, done), done))
+            in_flight = sending.side_in_flight(q)
+            in_flight.unresolved += 1
+            one = _Tombstone(all_of_them, q, in_flight)
+            done = self._noting((None, None, None, one))
+            self._waiting.append((partial(self._produce, topic, key, q, route, done), one.refused))
         return True
 
     def pump(self) -> None:

@@ -6,13 +6,15 @@ touched under the producer's lock alone, and never while the client library may 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -24,6 +26,7 @@ from ...partitioner.errors import (
     NotAuthorizedError,
     OrderError,
     PeerError,
+    ReleasedTopicError,
     UnmanagedTopicError,
 )
 from ...partitioner.records.control_records import (
@@ -33,30 +36,81 @@ from ...partitioner.records.control_records import (
     lease_key,
     topic_of_key,
 )
-from ...partitioner.timeline import Timeline
+from ...partitioner.timeline import Timeline, new_epoch
 from ...partitioner.writers.lease import LeaseKeeper, Standing
 from ...partitioner.writers.sending import TopicSending
 from .. import clock
-from ..config import ProducerSettings, connection_of
-from ..control.control_reader import ControlMessage, ControlReader, Look
-from ..control.control_topics import timeline_slot, writer_slot
+from ..config import ProducerSettings
+from ..control.control_reader import ControlMessage, Look
+from ..control.control_topics import Slot, timeline_slot, writer_slot
 from ..interruptible import Event
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
-from ..metadata import acquaint
-from .answering import Answering
 from .proof import Proof
+from .ready_responder import ReadyResponder
 
 _UNPRINTABLE, _NAME_LENGTH = re.compile(r"[^A-Za-z0-9._]+"), 40
+_LOG = logging.getLogger("keyorder.producer")
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.003
 # What a producer that was dropped without close() may take to deliver; how long the last callbacks are kept at hand.
 _LET_GO_SECONDS, _CALLBACKS_SECONDS = 5.0, 1.0
-_LOG_END_SECONDS = 5.0
+_LOG_END_SECONDS = _WRITTEN_SECONDS = 5.0
+# How long a look may take that only shows whether the control topics are still those of before. Seconds.
+_LOOK_AGAIN_SECONDS = 1.0
 
 
-def control_producer(config: Mapping[str, Any]) -> Producer:
-    """The client that writes a writer's own records."""
-    return Producer({**connection_of(config), "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 10_000})
+class ControlRecords(Protocol):
+    """Where a writer reads control records; see ControlSubscription."""
+
+    def add(self, slots: Iterable[Slot]) -> None:
+        """Read these slots too."""
+
+    def poll(self, timeout: float) -> list[ControlMessage]:
+        """What has arrived."""
+
+    def look(self, slots: Iterable[Slot], timeout: float = 10.0) -> Look:
+        """Ask for the ends now."""
+
+    def pass_markers(self, look: Look) -> list[ControlMessage]:
+        """Do not wait for transaction markers."""
+
+    def reached(self, look: Look) -> bool:
+        """Whether everything below the look's ends was taken."""
+
+    def close(self) -> None:
+        """Nothing more comes."""
+
+
+class ControlWriting(Protocol):
+    """Where a writer's own records go; see ControlWriter."""
+
+    def produce(
+        self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Callable[[Any, Any], None]
+    ) -> None:
+        """Queue a record."""
+
+    def poll(self, timeout: float) -> int:
+        """Serve delivery reports."""
+
+
+class Connected(Protocol):
+    """What a session shares with the other clients of its process; see ClusterLink."""
+
+    servers: str
+
+    @property
+    def offsets(self) -> LogOffsets:
+        """Lists offsets."""
+
+    @property
+    def writer(self) -> ControlWriting:
+        """Writes control records."""
+
+    def subscribe(self, interested: Callable[[bytes], bool]) -> ControlRecords:
+        """Reads them."""
+
+    def close(self) -> None:
+        """One user less."""
 
 
 def default_writer_id(client: str) -> str:
@@ -75,7 +129,7 @@ class WriterSession(threading.Thread):
     failure: what stopped this writer. failures: what stopped it for single topics; the others go on.
     topic_failed: under the lock, told of these.
     pump: sends what may be sent of the held records; called without the lock.
-    reader, control: clients in place of its own, for many sessions in one process that somebody else drives.
+    link: closed by the thread when it ends.
     """
 
     def __init__(
@@ -84,13 +138,13 @@ class WriterSession(threading.Thread):
         settings: ProducerSettings,
         data: Producer,
         lock: Any,
+        link: Connected,
         pump: Callable[[], None] = lambda: None,
-        reader: ControlReader | None = None,
-        control: Producer | None = None,
     ) -> None:
         super().__init__(name="keyorder-writer", daemon=True)
         self.settings, self._lock, self._data, self.pump = settings, lock, data, pump
-        self._servers, self._config = str(config.get("bootstrap.servers")), config
+        # Not `_bootstrap`: threading.Thread has a method of that name, and an attribute would break start().
+        self._link, self._servers = link, link.servers
         self.writer_id = settings.writer_id or default_writer_id(str(config.get("client.id", "writer")))
         self.lease = LeaseKeeper(
             self.writer_id, settings.terms, settings.transactional_id, settings.transaction_timeout_ms
@@ -104,30 +158,31 @@ class WriterSession(threading.Thread):
         self.topic_failed: Callable[[str, KeyorderError], None] = lambda topic, error: None
         self.failure: KeyorderError | None = None
         self.failures: dict[str, KeyorderError] = {}
-        self._reader = reader or ControlReader(config)
-        self._reader.interested = self._is_ours
-        self._control = control or control_producer(config)
+        self._reader = link.subscribe(self._is_ours)
+        # Of records of its own: the error, and what to do where there is one. Filled by whichever thread serves the client.
+        self._reports: deque[tuple[Any, Callable[[], object]]] = deque()
+        self._unwritten = 0
         self._wanted: dict[str, Event] = {}
         self._refused: dict[str, KeyorderError] = {}
         self._timelines: dict[str, Timeline] = {}
-        self._parked: dict[str, ControlMessage] = {}
-        self._answering = Answering(self.writer_id, self.lease, data, lock, self._send)
+        self._pending: dict[str, ControlMessage] = {}
+        self._responder = ReadyResponder(self.writer_id, self.lease, data, lock, self._send)
         self._look: Look | None = None
         self._looking_for: tuple[str, frozenset[str]] | None = None
         self._looked_for: tuple[str, frozenset[str]] | None = None
+        self._look_due = False
         self._roll_called: dict[str, int] = {}
         self._stopping = Event()
         self._let_go = False
         self._callbacks_kept_until = clock.now()
-        self._acquainted = control is not None
         self._slot = writer_slot(self.writer_id, settings.transactional_id)
         self._lease_prefix = b":" + self.writer_id.encode()
 
     def admit(self, topic: str) -> TopicSending[Any]:
         """Make the topic part of this writer's lease and wait until it may be written (on the caller's thread).
 
-        Raises UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError (control.timeout passed), KafkaException
-        for a transactional producer without init_transactions().
+        Raises UnmanagedTopicError, ReleasedTopicError, NotAuthorizedError, BrokerUnreachableError (control.timeout passed),
+        KafkaException for a transactional producer without init_transactions().
         """
         if not self.initialized:
             raise KafkaException(KafkaError(KafkaError._STATE, "call init_transactions() before produce()"))
@@ -149,13 +204,10 @@ class WriterSession(threading.Thread):
 
     def log_end(self) -> int:
         """Where the log of this writer's leases ends now; -1 if that cannot be had: there may be no control topics yet."""
-        offsets = LogOffsets(self._config)
         try:
-            return offsets.stable_ends([self._slot], timeout=_LOG_END_SECONDS)[self._slot]
+            return self._link.offsets.stable_ends([self._slot], timeout=_LOG_END_SECONDS)[self._slot]
         except KeyorderError:
             return -1
-        finally:
-            offsets.close()
 
     def took_id(self, log_end: int) -> None:
         """The writer holds its transactional id. log_end: from before it took it.
@@ -193,7 +245,7 @@ class WriterSession(threading.Thread):
             if self._let_go:
                 self._data.flush(_LET_GO_SECONDS)
             if self._leave():
-                self._control.flush(5)
+                self._await_reports()
         except KeyorderError as error:
             self._fail(error)
         except KafkaException as raised:
@@ -206,7 +258,7 @@ class WriterSession(threading.Thread):
         finally:
             self.send_until = float("-inf")
             self._reader.close()
-            self._control.close()
+            self._link.close()
 
     def _leave(self) -> bool:
         """Write the end of the lease. False when there is none, or when a record may still reach the brokers.
@@ -230,30 +282,21 @@ class WriterSession(threading.Thread):
         for event in list(self._wanted.values()):
             event.set()
 
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on."""
-        self._config = {**self._config, "sasl.username": username, "sasl.password": password}
-        self._reader.set_sasl_credentials(username, password)
-        self._control.set_sasl_credentials(username, password)
-
     def _turn(self) -> None:
         if not self._wanted and self.lease.took_id_after < 0:
             self._stopping.wait(_IDLE)
             return
-        if not self._acquainted:
-            acquaint(self._control, WRITERS_TOPIC)
-            self._acquainted = True
         slots = [self._slot, *(timeline_slot(topic) for topic in list(self._wanted))]
         self._reader.add(slots)
         for message in self._reader.poll(self._patience()):
             self._take(message)
         for topic in list(self._wanted):
-            self._take_parked(topic)
-        self._control.poll(0)
+            self._take_pending(topic)
+        self._take_reports()
         now = clock.now()
         self._keep_lease(now)
         self._admit_topics()
-        self._answering.answer(self._working_topics(), self.serve, self.harvest, now)
+        self._responder.answer(self._working_topics(), self.serve, self.harvest, now)
         if not self._stopping.is_set():
             self.pump()
         if now >= self._callbacks_kept_until:
@@ -291,9 +334,9 @@ class WriterSession(threading.Thread):
     def _take_timeline(self, topic: str, message: ControlMessage) -> None:
         """One topic's trouble is that topic's: the others go on."""
         if topic not in self._wanted:
-            self._parked[topic] = message  # somebody else's, and not looked into; it may be wanted later
+            self._pending[topic] = message  # somebody else's, and not looked into; it may be wanted later
             return
-        self._take_parked(topic)  # an older one, if it became wanted only now
+        self._take_pending(topic)  # an older one, if it became wanted only now
         if topic in self.failures:
             return
         try:
@@ -302,13 +345,15 @@ class WriterSession(threading.Thread):
                 with self._lock:
                     sending = self.topics.get(topic)
                     if sending is not None:
-                        sending.apply(record)
-                self._timelines[topic] = record
+                        sending.apply(record, clock.now())
+                known, self._timelines[topic] = self._timelines.get(topic), record
+                if known is not None and known.newest.number != record.newest.number:
+                    _LOG.info("%s", new_epoch(record, known))
         except OrderError as error:
             self._fail_topic(topic, error)
 
-    def _take_parked(self, topic: str) -> None:
-        message = self._parked.pop(topic, None)
+    def _take_pending(self, topic: str) -> None:
+        message = self._pending.pop(topic, None)
         if message is not None:
             self._take_timeline(topic, message)
 
@@ -317,7 +362,7 @@ class WriterSession(threading.Thread):
             self.failures[topic] = error
             sending = self.topics.get(topic)
             if sending is not None:
-                sending.close_lanes()
+                sending.shut_fast_path()
             self.topic_failed(topic, error)
         event = self._wanted.get(topic)
         if event is not None:
@@ -338,6 +383,10 @@ class WriterSession(threading.Thread):
         self.lease.tick(now)
         standing = self.lease.standing
         if standing is Standing.LAPSED or standing is Standing.OUT:
+            if standing is Standing.LAPSED and self.send_until > float("-inf"):
+                _LOG.warning(
+                    "the lease of %s has lapsed: no keyed record goes out until it has joined again", self.writer_id
+                )
             self.send_until = float("-inf")
             self._look, self._looked_for = None, None
             self.serve()
@@ -346,6 +395,9 @@ class WriterSession(threading.Thread):
                 clear = all(sending.settled(now) for sending in self.topics.values())
                 self._proof.joining(self.topics)
                 topics = self._leased_topics(now)
+                if clear:
+                    for sending in self.topics.values():
+                        sending.forget_ready()  # what was said under another join is no answer of this one
             if clear:
                 self._write_lease(self.lease.join(uuid.uuid4().hex, topics, now))
         elif standing is Standing.LIVE:
@@ -359,6 +411,7 @@ class WriterSession(threading.Thread):
             renewal = self.lease.renew(now, topics, due=called)
             if renewal is not None:
                 self._write_lease(renewal)
+                self._look_due = True
             self._look_after_join()
 
     def _roll_call(self) -> bool:
@@ -375,11 +428,16 @@ class WriterSession(threading.Thread):
         """After its JOIN (or a longer topic list) was read back, a writer reads `_keyorder` to its end before it sends.
 
         The controller looks at the writers after it has read its PREPARE back; so one of the two sees the other.
+        Raises TimelineRegressionError where a control topic was made again (see ControlReader.look).
         """
         confirmed = (self.lease.nonce, self.lease.confirmed)
         if self._look is None and self._looked_for != confirmed:
-            self._look = self._reader.look([timeline_slot(topic) for topic in self.lease.confirmed])
+            self._look = self._reader.look(self._followed())
             self._looking_for = confirmed
+        elif self._look is None and self._look_due:
+            # With each renewal: a control topic that was made again has no record that would tell. Nothing waits for it.
+            self._look_due = False
+            self._reader.look(self._followed(), _LOOK_AGAIN_SECONDS)
         if self._look is not None:
             for message in self._reader.pass_markers(self._look):
                 self._take(message)
@@ -388,6 +446,10 @@ class WriterSession(threading.Thread):
             self._looked_for = self._looking_for
         if self._looked_for is not None and self._looked_for[0] == self.lease.nonce:
             self.send_until = self.lease.send_until
+
+    def _followed(self) -> set[Slot]:
+        """Where this writer's leases and the timelines of its topics are."""
+        return {self._slot, *(timeline_slot(topic) for topic in self.lease.confirmed)}
 
     def _admit_topics(self) -> None:
         """Let the callers of `admit` go whose topic is in the lease and was looked at since."""
@@ -403,25 +465,46 @@ class WriterSession(threading.Thread):
             elif timeline is None:
                 self._refused[topic] = UnmanagedTopicError(topic)
                 del self._wanted[topic]
+            elif timeline.released is not None:
+                self._refused[topic] = ReleasedTopicError(topic, timeline.released)
+                del self._wanted[topic]
             elif topic not in self.topics:
                 with self._lock:
                     self.topics[topic] = TopicSending(timeline)
             event.set()
 
     def _write_lease(self, lease: Lease) -> None:
-        self._send(lease_key(self.writer_id, lease.nonce), encode_lease(lease))
+        # A lost JOIN is given up for a new one, a lost renewal is followed by the next.
+        self._send(lease_key(self.writer_id, lease.nonce), encode_lease(lease), self.lease.lost_join)
 
-    def _send(self, key: bytes, value: bytes) -> None:
+    def _send(self, key: bytes, value: bytes, lost: Callable[[], object]) -> None:
+        """Write a record of this writer's own. lost: called in a later turn if it could not be delivered."""
+
+        def told(error: Any, _: Any) -> None:
+            self._reports.append((error, lost))
+
         with translated("write", f"control topic {WRITERS_TOPIC}", self._servers):
-            self._control.produce(WRITERS_TOPIC, value, key, self._slot[1], on_delivery=self._written)
-        self._control.poll(0)
+            self._link.writer.produce(WRITERS_TOPIC, value, key, self._slot[1], on_delivery=told)
+        self._unwritten += 1
 
-    def _written(self, error: Any, _: Any) -> None:
-        """A lost JOIN is given up for a new one, a lost renewal is followed by the next, a refused one ends the writer."""
-        if error is not None:
+    def _await_reports(self) -> None:
+        """Return when the broker has all that was written, or after a while."""
+        deadline = clock.now() + _WRITTEN_SECONDS
+        while self._unwritten and clock.now() < deadline:
+            self._link.writer.poll(_SOON)
+            self._take_reports()
+
+    def _take_reports(self) -> None:
+        """What was lost is seen to by those who wrote it; a refusal ends the writer."""
+        self._link.writer.poll(0)
+        while self._reports:
+            error, lost = self._reports.popleft()
+            self._unwritten -= 1
+            if error is None:
+                continue
             typed = translate(error, "write", f"control topic {WRITERS_TOPIC}", self._servers)
             if isinstance(typed, NotAuthorizedError):
                 self._fail(typed)
                 self._stopping.set()
             else:
-                self.lease.lost_join()
+                lost()

@@ -251,7 +251,10 @@ class ChangeMachine:
         return self._call_roll(now)
 
     def _roll_looked(self, event: WritersLooked, now: float) -> list[Action]:
-        """Expel whose lease was over before this look began and who still did not show up."""
+        """Expel whose lease was over before this look began and who still did not show up.
+
+        An earlier look does not count: a renewal may have been on its way.
+        """
         actions: list[Action] = []
         for nonce in sorted(self._looking_for):
             member = self.writers.get(nonce)

@@ -1,6 +1,6 @@
 """One error tree. The class says whose fault it is; `retriable` says whether the same call may succeed later.
 
-`UsageError`: the call or a setting is wrong, and the text says which and how to mend it.
+`UsageError`: the call or a setting is wrong, and the text says which and how to fix it.
 `PeerError`: the call was right, Kafka or another process was not.
 `OrderError`: order or durability cannot be proven, so keyorder stopped before it guessed.
 """
@@ -15,6 +15,7 @@ from .order import (
     IdentityMismatchError,
     MisplacedKeysError,
     NotConfirmedError,
+    NotReleasableError,
     OrphanedTopicError,
     RecordVersionError,
     StrayError,
@@ -40,6 +41,7 @@ from .usage import (
     KeyTypeError,
     LayoutError,
     PartitionRefusedError,
+    ReleasedTopicError,
     TimelineTooLargeError,
     TopicNotFoundError,
     UnmanagedTopicError,
@@ -67,11 +69,13 @@ __all__ = [
     "MisplacedKeysError",
     "NotAuthorizedError",
     "NotConfirmedError",
+    "NotReleasableError",
     "OrderError",
     "OrphanedTopicError",
     "PartitionRefusedError",
     "PeerError",
     "RecordVersionError",
+    "ReleasedTopicError",
     "StaleViewError",
     "StockError",
     "StrayError",

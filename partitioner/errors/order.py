@@ -148,6 +148,20 @@ class OrphanedTopicError(OrderError):
         )
 
 
+class NotReleasableError(OrderError):
+    """A topic cannot be given back to stock clients now: keys could get out of order. Nothing was changed.
+
+    obstacles: each in a sentence.
+    """
+
+    def __init__(self, topic: str, obstacles: tuple[str, ...]) -> None:
+        super().__init__(topic, obstacles)
+        self.topic, self.obstacles = topic, obstacles
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} stays under management: " + "; ".join(self.obstacles)
+
+
 class RecordVersionError(OrderError):
     """A control record was written by a newer, incompatible keyorder. where: topic[partition]@offset, where known."""
 

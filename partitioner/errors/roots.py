@@ -14,7 +14,7 @@ class KeyorderError(Exception):
 
 
 class UsageError(KeyorderError):
-    """The caller asked for something that cannot be: mend the call or the setting that the text names."""
+    """The caller asked for something that cannot be: fix the call or the setting that the text names."""
 
 
 class PeerError(KeyorderError):

@@ -1,4 +1,4 @@
-"""The call or a setting is wrong: the text says which, and how to mend it."""
+"""The call or a setting is wrong: the text says which, and how to fix it."""
 
 from __future__ import annotations
 
@@ -87,6 +87,23 @@ class UnmanagedTopicError(UsageError):
         return (
             f"topic {self.topic!r} is not under management: run `keyorder topics adopt --topic {self.topic}` "
             "with a user that may write the control topics"
+        )
+
+
+class ReleasedTopicError(UsageError):
+    """The topic was given back to stock clients by `topics release`: nothing changes or writes it through keyorder.
+
+    released: when and by whom.
+    """
+
+    def __init__(self, topic: str, released: str) -> None:
+        super().__init__(topic, released)
+        self.topic, self.released = topic, released
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} was given back to stock clients ({self.released}): write it with stock producers, or take "
+            f"it back with `keyorder topics adopt --topic {self.topic}`"
         )
 
 

@@ -16,9 +16,9 @@ the epoch in the acknowledged commit, to be at least its own. That is no matter 
 and the newer flush cannot be proven before the older gate is open.
 
 How it is judged without walking the chain: cuts of a partition only rise from epoch to epoch. So of the gates into `p`
-that wait for `q`, in the order of their epochs (a *road*), the closed ones are all from some epoch on: the first one
+that wait for `q`, in the order of their epochs (a *dependency*), the closed ones are all from some epoch on: the first one
 whose `ends` lies above `position(q)`, or the first one that a closed gate of `q` lies before. A look finds these epochs,
-oldest first, by bisection in each road; a road that is as long as the timeline costs no more than its logarithm.
+oldest first, by bisection in each dependency; a dependency that is as long as the timeline costs no more than its logarithm.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Road:
+class GateDependency:
     """The gates into `to` that wait for `origin`: their epochs, and their ends, which never fall."""
 
     origin: int
@@ -74,7 +74,7 @@ class Gates:
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         found: dict[int, list[Gate]] = {}
-        self._roads: dict[tuple[int, int], Road] = {}
+        self._dependencies: dict[tuple[int, int], GateDependency] = {}
         if timeline.ordered:
             for before, after in pairwise(timeline.epochs):
                 origins: dict[int, list[tuple[int, int]]] = {}
@@ -84,18 +84,18 @@ class Gates:
                     found.setdefault(p, []).append(Gate(p, after.number, after.begins[p], tuple(waits)))
         self._by_partition = {p: tuple(_rising(gates)) for p, gates in found.items()}
         self._epochs = {p: [gate.epoch for gate in gates] for p, gates in self._by_partition.items()}
-        self._into: dict[int, list[Road]] = {}
-        self._out_of: dict[int, list[Road]] = {}
-        for road in self._roads.values():
-            self._into.setdefault(road.to, []).append(road)
-            self._out_of.setdefault(road.origin, []).append(road)
+        self._into: dict[int, list[GateDependency]] = {}
+        self._out_of: dict[int, list[GateDependency]] = {}
+        for dependency in self._dependencies.values():
+            self._into.setdefault(dependency.to, []).append(dependency)
+            self._out_of.setdefault(dependency.origin, []).append(dependency)
 
     def _lengthen(self, q: int, p: int, epoch: int, ends: int) -> int:
-        """Add a gate to its road. Ends that fall (the log was cut off) are raised: what waits longer reorders nothing."""
-        road = self._roads.setdefault((q, p), Road(q, p))
-        ends = max(ends, road.ends[-1]) if road.ends else ends
-        road.epochs.append(epoch)
-        road.ends.append(ends)
+        """Add a gate to its dependency. Ends that fall (the log was cut off) are raised: what waits longer reorders nothing."""
+        dependency = self._dependencies.setdefault((q, p), GateDependency(q, p))
+        ends = max(ends, dependency.ends[-1]) if dependency.ends else ends
+        dependency.epochs.append(epoch)
+        dependency.ends.append(ends)
         return ends
 
     def of(self, partition: int) -> tuple[Gate, ...]:
@@ -123,12 +123,12 @@ class Gates:
                     return gate
         return None
 
-    def into(self, partition: int) -> Sequence[Road]:
-        """The roads that lead to a partition."""
+    def into(self, partition: int) -> Sequence[GateDependency]:
+        """The dependencies that lead to a partition."""
         return self._into.get(partition, ())
 
-    def out_of(self, partition: int) -> Sequence[Road]:
-        """The roads that lead away from a partition."""
+    def out_of(self, partition: int) -> Sequence[GateDependency]:
+        """The dependencies that lead away from a partition."""
         return self._out_of.get(partition, ())
 
     def open_now(
@@ -163,14 +163,16 @@ class Opened:
     ) -> None:
         self._gates, self._position, self._waived = gates, position, waived
         self._proven: Proven = proven or (lambda q: inf)
-        self._closed_from: dict[tuple[int, int], float] = {}  # per road: the epoch from which on its gates are closed
+        self._closed_from: dict[
+            tuple[int, int], float
+        ] = {}  # per dependency: the epoch from which on its gates are closed
         self._first: dict[int, Gate | None] = {}  # per judged partition
 
     def is_open(self, gate: Gate) -> bool:
         """The rule of this module, chain included."""
         p = gate.partition
         self._judge(p)
-        # A gate of an older timeline, on a road that was folded away since, waits for nothing any more.
+        # A gate of an older timeline, on a dependency that was folded away since, waits for nothing any more.
         closed_from = self._closed_from
         return (p, gate.epoch) in self._waived or all(
             gate.epoch < closed_from.get((q, p), inf) for q, _ in gate.origins
@@ -211,20 +213,20 @@ class Opened:
                 yield gate
 
     def _judge(self, partition: int) -> None:
-        """Find from where on each road to `partition`, and to whatever it depends on, is closed."""
+        """Find from where on each dependency to `partition`, and to whatever it depends on, is closed."""
         if partition in self._first:
             return
         unknown = self._not_judged(partition)
         positions: dict[int, int] = {}
         queue: list[tuple[int, int]] = []
         for p in unknown:
-            for road in self._gates.into(p):
-                q = road.origin
+            for dependency in self._gates.into(p):
+                q = dependency.origin
                 if q not in positions:
                     positions[q] = self._position(q)
-                at = road.closed_by_position(positions[q], self._proven(q))
+                at = dependency.closed_by_position(positions[q], self._proven(q))
                 known = self._first.get(q)
-                self._close(road, at if known is None else min(at, self._kept_closed(road, known)), queue)
+                self._close(dependency, at if known is None else min(at, self._kept_closed(dependency, known)), queue)
         while queue:
             # Oldest epoch first: a gate keeps only newer ones closed, so the first answer for a partition is final.
             epoch, p = heappop(queue)
@@ -232,9 +234,9 @@ class Opened:
                 continue
             unknown.discard(p)
             gate = self._first[p] = self._gates.of(p)[self._gates.older(p, epoch)]
-            for road in self._gates.out_of(p):
-                if (p, road.to) in self._closed_from:
-                    self._close(road, self._kept_closed(road, gate), queue)
+            for dependency in self._gates.out_of(p):
+                if (p, dependency.to) in self._closed_from:
+                    self._close(dependency, self._kept_closed(dependency, gate), queue)
         self._first.update(dict.fromkeys(unknown))
 
     def _not_judged(self, partition: int) -> set[int]:
@@ -245,24 +247,24 @@ class Opened:
             p = stack.pop()
             if p not in found and p not in self._first:
                 found.add(p)
-                stack.extend(road.origin for road in self._gates.into(p))
+                stack.extend(dependency.origin for dependency in self._gates.into(p))
         return found
 
-    def _close(self, road: Road, at: int, queue: list[tuple[int, int]]) -> None:
-        """The gates of a road are closed from this one on; the first that nobody waived asks for its turn."""
-        place = road.origin, road.to
-        epoch = road.epochs[at] if at < len(road.epochs) else inf
+    def _close(self, dependency: GateDependency, at: int, queue: list[tuple[int, int]]) -> None:
+        """The gates of a dependency are closed from this one on; the first that nobody waived asks for its turn."""
+        place = dependency.origin, dependency.to
+        epoch = dependency.epochs[at] if at < len(dependency.epochs) else inf
         if epoch >= self._closed_from.setdefault(place, inf):
             return
         self._closed_from[place] = epoch
-        waiting = (e for e in islice(road.epochs, at, None) if (road.to, e) not in self._waived)
+        waiting = (e for e in islice(dependency.epochs, at, None) if (dependency.to, e) not in self._waived)
         first = next(waiting, None)
         if first is not None:
-            heappush(queue, (first, road.to))
+            heappush(queue, (first, dependency.to))
 
-    def _kept_closed(self, road: Road, gate: Gate) -> int:
-        """Where the gates of a road begin that wait for this closed one: the chain."""
-        return road.closed_by_gate(gate)
+    def _kept_closed(self, dependency: GateDependency, gate: Gate) -> int:
+        """Where the gates of a dependency begin that wait for this closed one: the chain."""
+        return dependency.closed_by_gate(gate)
 
 
 def consistent_starts(

@@ -88,7 +88,7 @@ def founded(timeline: Timeline, commits: Mapping[int, Commit]) -> bool:
     return all(p in commits for p in range(timeline.first_count))
 
 
-def founding_offsets(
+def initial_offsets(
     group: str,
     timeline: Timeline,
     commits: Mapping[int, Commit],

@@ -18,11 +18,11 @@ class Reason(str, Enum):
     NO_OWNER = "origin without an owner"
     PAUSED = "origin paused by the application"
     APPLICATION = "the application has not stored or committed"
-    REGRESSED = "the committed offset went back"
+    REGRESSED = "the committed offset was rewound"
     TRANSACTION = "open transaction in the origin"
     MISSING = "records of the origin are missing"
     UNPROVEN = "the flush is not proven"
-    STALLED = "the origin's owner does not get on"
+    STALLED = "the origin's owner is not progressing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class OriginFacts:
     """What is known of an origin `q` of a closed gate. Offsets are the next ones to read; None: not known.
 
     needs: what the group has to commit. committed: what it has. proven: that, as far as the flush is proven.
-    highest_committed: the highest ever seen, above `committed` after a commit that went back.
+    highest_committed: the highest ever seen, above `committed` after it was rewound.
     log_start, stable_end, high_watermark: of the origin's log, as its leader says.
     owner: who owns it, "" when no member does, None when nobody could say.
     returned: how far it was returned to this process's application, None when another member owns it.
@@ -58,7 +58,7 @@ def why(facts: OriginFacts, stalled_after: float = 5.0) -> tuple[Reason, str]:
     if facts.high_watermark is not None and facts.high_watermark < facts.needs:
         return Reason.MISSING, (
             f"{place} ends at {facts.high_watermark}, records below {facts.needs} were acknowledged: an unclean election "
-            "lost them; release the gate when you have seen to it"
+            "lost them; release the gate once you have dealt with the loss"
         )
     if facts.committed >= facts.needs > facts.proven:
         return Reason.UNPROVEN, (
@@ -67,7 +67,7 @@ def why(facts: OriginFacts, stalled_after: float = 5.0) -> tuple[Reason, str]:
         )
     if facts.highest_committed > facts.committed:
         return Reason.REGRESSED, (
-            f"the group's offset of {place} went back from {facts.highest_committed} to {facts.committed}: "
+            f"the group's offset of {place} was rewound from {facts.highest_committed} to {facts.committed}: "
             "a reset, or a member that committed what it no longer owns"
         )
     if facts.owner == "":

@@ -53,6 +53,21 @@ class Decoded:
             raise RecordVersionError(self.kind.name, (self.kind.major, self.minor), self.kind.major)
 
 
+def array(of: Schema) -> Schema:
+    """The schema of a list."""
+    return {"type": "array", "items": of}
+
+
+def fields(**types: Schema) -> list[dict[str, Any]]:
+    """The fields of a record, in the order of the arguments: name=type."""
+    return [{"name": name, "type": of} for name, of in types.items()]
+
+
+def record(name: str, **types: Schema) -> Schema:
+    """The schema of a record inside of another one; its fields as in `fields`."""
+    return {"type": "record", "name": f"keyorder.{name}", "fields": fields(**types)}
+
+
 def record_kind(number: int, name: str, *versions: list[dict[str, Any]], major: int = MAJOR) -> RecordKind:
     """A kind whose versions each list all fields, in order; checked to be append-only."""
     for older, newer in pairwise(versions):

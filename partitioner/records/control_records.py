@@ -37,17 +37,17 @@ WAIVER = codec.record_kind(
         {"name": "at_ms", "type": "long"},
     ],
 )
-_LEASE_1_0: list[dict[str, Any]] = [
-    {"name": "writer", "type": "string"},
-    {"name": "nonce", "type": "string"},
-    {"name": "state", "type": "string"},
-    {"name": "incarnation", "type": ["null", "long"]},
-    {"name": "lease_ms", "type": "int"},
-    {"name": "sequence", "type": "long"},
-    {"name": "topics", "type": {"type": "array", "items": "string"}},
-    {"name": "transactional_id", "type": ["null", "string"]},
-    {"name": "transaction_timeout_ms", "type": "int"},
-]
+_LEASE_1_0: list[dict[str, Any]] = codec.fields(
+    writer="string",
+    nonce="string",
+    state="string",
+    incarnation=["null", "long"],
+    lease_ms="int",
+    sequence="long",
+    topics=codec.array("string"),
+    transactional_id=["null", "string"],
+    transaction_timeout_ms="int",
+)
 _LEASE_1_1 = [*_LEASE_1_0, {"name": "proven", "type": "boolean", "default": False}]
 LEASE = codec.record_kind(
     3, "lease", _LEASE_1_0, _LEASE_1_1, [*_LEASE_1_1, {"name": "took_id_after", "type": "long", "default": -1}]
@@ -164,7 +164,10 @@ def waiver_of_key(key: bytes) -> tuple[str, int, int, str] | None:
 
 
 def lease_key(writer: str, nonce: str) -> bytes:
-    """One key per join: with one per writer, an old record would erase a new JOIN in the log cleaner."""
+    """One key per join: with one per writer, an old record would erase a new JOIN in the log cleaner.
+
+    The cleaner keeps the last record of a join alone, so each holds the full state.
+    """
     return f"lease:{nonce}:{writer}".encode()
 
 

@@ -15,40 +15,25 @@ from ..epochs import Drain, Epoch, Retirement
 from ..errors import LayoutError
 from ..modes import Mode
 from ..timeline import sides
+from . import codec
 
-_LONGS = {"type": "array", "items": "long"}
-_EPOCH = {
-    "type": "record",
-    "name": "keyorder.packed_epoch",
-    "fields": [
-        {"name": "number", "type": "int"},
-        {"name": "count", "type": "int"},
-        {"name": "cuts", "type": _LONGS},
-        {"name": "committed_at_ms", "type": "long"},
-        {"name": "held_ms", "type": "long"},
-    ],
-}
-_DRAINS = {
-    "type": "record",
-    "name": "keyorder.packed_drains",
-    "fields": [
-        {"name": "first", "type": "int"},
-        {"name": "epoch", "type": "int"},
-        {"name": "upto", "type": _LONGS},
-        {"name": "mode", "type": "int"},
-        {"name": "immediate", "type": "boolean"},
-        {"name": "groups", "type": {"type": "array", "items": "string"}},
-        {"name": "delay_ms", "type": ["null", "long"]},
-        {"name": "forced", "type": "boolean"},
-        {"name": "emptied", "type": "boolean"},
-        {"name": "tries", "type": "int"},
-        {"name": "error", "type": "string"},
-    ],
-}
-FIELDS: list[dict[str, Any]] = [
-    {"name": "packed_epochs", "type": {"type": "array", "items": _EPOCH}},
-    {"name": "packed_drains", "type": {"type": "array", "items": _DRAINS}},
-]
+_LONGS = codec.array("long")
+_EPOCH = codec.record("packed_epoch", number="int", count="int", cuts=_LONGS, committed_at_ms="long", held_ms="long")
+_DRAINS = codec.record(
+    "packed_drains",
+    first="int",
+    epoch="int",
+    upto=_LONGS,
+    mode="int",
+    immediate="boolean",
+    groups=codec.array("string"),
+    delay_ms=["null", "long"],
+    forced="boolean",
+    emptied="boolean",
+    tries="int",
+    error="string",
+)
+FIELDS: list[dict[str, Any]] = codec.fields(packed_epochs=codec.array(_EPOCH), packed_drains=codec.array(_DRAINS))
 
 
 def pack_epochs(epochs: Iterable[Epoch]) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from fastavro.types import Schema
+
 from ..epochs import ChangePhase, Drain, Epoch, Folded, OpenChange, Retirement, Slice
 from ..errors import CorruptRecordError, KeyorderError
 from ..hashing import DEFAULT_HASH
@@ -20,103 +22,59 @@ from . import codec, packed
 T = TypeVar("T")
 
 CUTS = {"type": "map", "values": "long"}
-_EPOCH = {
-    "type": "record",
-    "name": "keyorder.epoch",
-    "fields": [
-        {"name": "number", "type": "int"},
-        {"name": "count", "type": "int"},
-        {"name": "ends", "type": CUTS},
-        {"name": "begins", "type": CUTS},
-        {"name": "committed_at_ms", "type": "long"},
-    ],
-}
+_EPOCH = codec.record("epoch", number="int", count="int", ends=CUTS, begins=CUTS, committed_at_ms="long")
 
 
-def _change(of_hash: str) -> dict[str, Any]:
+def _change(of_hash: str) -> Schema:
     """An open change. of_hash: the type of a hash."""
-    slice_ = {
-        "type": "record",
-        "name": "keyorder.slice",
-        "fields": [
-            {"name": "partition", "type": "int"},
-            {"name": "first", "type": of_hash},
-            {"name": "last", "type": of_hash},
-        ],
-    }
-    return {
-        "type": "record",
-        "name": "keyorder.change",
-        "fields": [
-            {"name": "epoch", "type": "int"},
-            {"name": "count", "type": "int"},
-            {"name": "phase", "type": "string"},
-            {"name": "attempt", "type": "int"},
-            {"name": "immediate", "type": "boolean"},
-            {"name": "groups", "type": {"type": "array", "items": "string"}},
-            {"name": "slice", "type": ["null", slice_]},
-        ],
-    }
+    slice_ = codec.record("slice", partition="int", first=of_hash, last=of_hash)
+    return codec.record(
+        "change",
+        epoch="int",
+        count="int",
+        phase="string",
+        attempt="int",
+        immediate="boolean",
+        groups=codec.array("string"),
+        slice=["null", slice_],
+    )
 
 
-_DRAIN = {
-    "type": "record",
-    "name": "keyorder.drain",
-    "fields": [
-        {"name": "partition", "type": "int"},
-        {"name": "epoch", "type": "int"},
-        {"name": "upto", "type": "long"},
-        {"name": "mode", "type": "int"},
-        {"name": "immediate", "type": "boolean"},
-        {"name": "groups", "type": {"type": "array", "items": "string"}},
-        {"name": "emptied", "type": "boolean"},
-    ],
-}
+_DRAIN = codec.record(
+    "drain",
+    partition="int",
+    epoch="int",
+    upto="long",
+    mode="int",
+    immediate="boolean",
+    groups=codec.array("string"),
+    emptied="boolean",
+)
 # Since minor version 1. What it does not say has the meaning that it had before.
-_CHANGE_MORE = {
-    "type": "record",
-    "name": "keyorder.change_more",
-    "fields": [
-        {"name": "delay_ms", "type": ["null", "long"]},
-        {"name": "forced", "type": "boolean"},
-        {"name": "deadline_ms", "type": "long"},
-    ],
-}
-_PURGE = {
-    "type": "record",
-    "name": "keyorder.purge",
-    "fields": [
-        {"name": "partition", "type": "int"},
-        {"name": "delay_ms", "type": ["null", "long"]},
-        {"name": "forced", "type": "boolean"},
-        {"name": "tries", "type": "int"},
-        {"name": "error", "type": "string"},
-    ],
-}
+_CHANGE_MORE = codec.record("change_more", delay_ms=["null", "long"], forced="boolean", deadline_ms="long")
+_PURGE = codec.record(
+    "purge", partition="int", delay_ms=["null", "long"], forced="boolean", tries="int", error="string"
+)
 # Since minor version 2.
-_FOLDED = {
-    "type": "record",
-    "name": "keyorder.folded",
-    "fields": [{"name": "first_count", "type": "int"}, {"name": "highest_count", "type": "int"}],
-}
-_FIRST: list[dict[str, Any]] = [
-    {"name": "topic", "type": "string"},
-    {"name": "topic_id", "type": "string"},
-    {"name": "cluster_id", "type": "string"},
-    {"name": "initial", "type": "int"},
-    {"name": "epochs", "type": {"type": "array", "items": _EPOCH}},
-    {"name": "last_number", "type": "int"},
-    {"name": "ordered", "type": "boolean"},
-    {"name": "view_age_ms", "type": "int"},
-    {"name": "settings", "type": {"type": "map", "values": "string"}},
-    {"name": "change", "type": ["null", _change("int")]},
-    {"name": "drains", "type": {"type": "array", "items": _DRAIN}},
-    {"name": "purged", "type": CUTS},
-]
+_FOLDED = codec.record("folded", first_count="int", highest_count="int")
+_FIRST: list[dict[str, Any]] = codec.fields(
+    topic="string",
+    topic_id="string",
+    cluster_id="string",
+    initial="int",
+    epochs=codec.array(_EPOCH),
+    last_number="int",
+    ordered="boolean",
+    view_age_ms="int",
+    settings={"type": "map", "values": "string"},
+    change=["null", _change("int")],
+    drains=codec.array(_DRAIN),
+    purged=CUTS,
+)
 _SECOND: list[dict[str, Any]] = [
     *_FIRST,
     {"name": "change_more", "type": ["null", _CHANGE_MORE], "default": None},
-    {"name": "purges", "type": {"type": "array", "items": _PURGE}, "default": []},
+    {"name": "purges", "type": codec.array(_PURGE), "default": []},
     {"name": "held_ms", "type": CUTS, "default": {}},
 ]
 # An older client that begins with a folded timeline reads it as one that was adopted at its base; one that runs refuses it.

@@ -18,9 +18,12 @@ from typing import Generic, TypeVar
 
 from ..routing import Route, Routing
 from ..timeline import Timeline
-from .lanes import Cohort, Lane, Lanes
+from .fast_path import FastPath, InFlight, Permit
 
 R = TypeVar("R")
+
+# Seconds within which the next attempt of a change follows one that was given up, or a running controller begins anew.
+_BETWEEN_ATTEMPTS = 60.0
 
 
 @dataclass(slots=True)
@@ -54,13 +57,14 @@ class TopicSending(Generic[R]):
         self.held: deque[Held[R]] = deque()
         self.acknowledged: dict[int, int] = {}
         self._held_keys: dict[bytes | None, int] = {}
-        self._current: dict[int, Cohort] = {}
-        self._draining: list[Cohort] = []
-        self._doubted: list[Cohort] = []
+        self._current: dict[int, InFlight] = {}
+        self._draining: list[InFlight] = []
+        self._doubted: list[InFlight] = []
         self.held_bytes = 0
         self._ready_for: int | None = None
+        self._given_up_at = float("-inf")
         self._all_wait: Routing | None = None  # under which all that is held waits: no need to look again
-        self.lanes: Lanes | None = None
+        self.fast_path: FastPath | None = None
 
     @property
     def timeline(self) -> Timeline:
@@ -78,7 +82,13 @@ class TopicSending(Generic[R]):
         change = self.timeline.change
         return not self.preparing or change is None or self._ready_for == change.epoch
 
-    def apply(self, timeline: Timeline) -> bool:
+    def purgeable(self, now: float) -> bool:
+        """Whether records on the way may be given up before their fate is known. They may still arrive, so a change waits
+        for them as long as that can be: not while one is open, nor between two attempts of it.
+        """
+        return self.timeline.change is None and now - self._given_up_at >= _BETWEEN_ATTEMPTS
+
+    def apply(self, timeline: Timeline, now: float = float("-inf")) -> bool:
         """Take in a newer timeline. True when something changed for sending.
 
         Raises TimelineRegressionError, IdentityMismatchError (see Timeline.check_successor).
@@ -86,17 +96,22 @@ class TopicSending(Generic[R]):
         self.timeline.check_successor(timeline)
         if timeline == self.timeline:
             return False
-        self.close_lanes()
+        self.shut_fast_path()
+        if self.timeline.change is not None:
+            given_up = timeline.change is None and timeline.newest.number == self.timeline.newest.number
+            self._given_up_at = now if given_up else float("-inf")
         self.routing = Routing(timeline, self.routing)
         change = timeline.change
         if self.preparing and change is not None and self._ready_for != change.epoch:
             # Records sent from here on belong to keys that stay, so only those sent before have to be waited for.
             for q in self.routing.settling():
-                cohort = self._current.pop(q, None)
-                if cohort is not None:
-                    self._draining.append(cohort)
-            self._draining += [cohort for cohort in self._doubted if cohort.partition in self.routing.settling()]
-            self._doubted = [cohort for cohort in self._doubted if cohort not in self._draining]
+                in_flight = self._current.pop(q, None)
+                if in_flight is not None:
+                    self._draining.append(in_flight)
+            self._draining += [
+                in_flight for in_flight in self._doubted if in_flight.partition in self.routing.settling()
+            ]
+            self._doubted = [in_flight for in_flight in self._doubted if in_flight not in self._draining]
         return True
 
     def doubt(self, now: float, until: float) -> None:
@@ -104,19 +119,19 @@ class TopicSending(Generic[R]):
 
         until: when the client library has given up on whatever was handed to it by now. Seconds.
         """
-        self.close_lanes()
+        self.shut_fast_path()
         self.note_acknowledged()
-        self._doubted = [cohort for cohort in self._doubted if not cohort.resolved(now)]
-        for cohort in (*self._current.values(), *self._draining):
-            cohort.lost_count_until = min(until, cohort.lost_count_until)
+        self._doubted = [in_flight for in_flight in self._doubted if not in_flight.resolved(now)]
+        for in_flight in (*self._current.values(), *self._draining):
+            in_flight.lost_count_until = min(until, in_flight.lost_count_until)
         self._doubted += self._current.values()
         self._current = {}
 
     def forget_callbacks(self) -> None:
         """Let go of the application's callbacks where nothing is on the way."""
-        for cohort in self._cohorts():
-            if not cohort.on_the_way():
-                cohort.forget_callback()
+        for in_flight in self._in_flights():
+            if not in_flight.on_the_way():
+                in_flight.forget_callback()
 
     def must_wait(self, key: bytes | None, route: Route | None) -> bool:
         """Whether a record has to be held: its key is moving, or an earlier one of the key is held."""
@@ -131,7 +146,7 @@ class TopicSending(Generic[R]):
 
     def hold(self, key: bytes | None, record: R, now: float = 0.0, partition: int | None = None, size: int = 0) -> None:
         """Put a record behind all that are held."""
-        self.close_lanes()
+        self.shut_fast_path()
         if not (key in self._held_keys or (key is not None and partition is None and self._is_waiting(key))):
             self._all_wait = None
         # Counted first: if a signal's exception comes in between, a key waits that need not, and none overtakes.
@@ -139,52 +154,54 @@ class TopicSending(Generic[R]):
         self.held_bytes += size
         self.held.append(Held(key, record, now, partition, size))
 
-    def cohort(self, partition: int) -> Cohort:
+    def in_flight(self, partition: int) -> InFlight:
         """Where a record that is sent to `partition` now is counted."""
-        cohort = self._current.get(partition)
-        if cohort is None:
-            cohort = self._current[partition] = Cohort(partition)
-        return cohort
+        in_flight = self._current.get(partition)
+        if in_flight is None:
+            in_flight = self._current[partition] = InFlight(partition)
+        return in_flight
 
-    def open_lane(self, key: bytes, route: Route) -> None:
+    def open_fast_path(self, key: bytes, route: Route) -> None:
         """Let records of this key's slot go without the lock, if nothing of the topic is held or being prepared."""
         if self.held or self.preparing:
             return
-        if self.lanes is None:
-            self.lanes = Lanes(self.routing.period, self.routing.slot)
-        self.lanes.of[self.routing.slot(key, self.routing.period)] = Lane(self.cohort(route.home), route.header)
+        if self.fast_path is None:
+            self.fast_path = FastPath(self.routing.period, self.routing.slot)
+        self.fast_path.of[self.routing.slot(key, self.routing.period)] = Permit(
+            self.in_flight(route.home), route.header
+        )
 
-    def close_lanes(self) -> None:
-        """From here on every record is judged under the lock, until a lane is opened again."""
-        if self.lanes is not None:
-            self.lanes.open = False
-            self.lanes = None
+    def shut_fast_path(self) -> None:
+        """From here on every record is judged under the lock, until a permit is opened again."""
+        if self.fast_path is not None:
+            self.fast_path.open = False
+            self.fast_path = None
 
-    def side_cohort(self, partition: int) -> Cohort:
+    def side_in_flight(self, partition: int) -> InFlight:
         """Where a record that follows from an earlier one is counted; a READY that is not said yet waits for it."""
         if self.answered:
-            return self.cohort(partition)
-        cohort = Cohort(partition)
-        self._draining.append(cohort)
-        return cohort
+            return self.in_flight(partition)
+        in_flight = InFlight(partition)
+        self._draining.append(in_flight)
+        return in_flight
 
     def unresolved(self) -> int:
         """How many records are on their way."""
-        return sum(cohort.on_the_way() for cohort in self._cohorts())
+        return sum(in_flight.on_the_way() for in_flight in self._in_flights())
 
     def settled(self, now: float) -> bool:
         """Whether nothing at all is on its way any more."""
-        return all(cohort.resolved(now) for cohort in self._cohorts())
+        return all(in_flight.resolved(now) for in_flight in self._in_flights())
 
     def ready_epoch(self, now: float) -> int | None:
         """The attempt that this writer has just become ready for; None when there is none, or it said so already."""
         change = self.timeline.change
         if change is None or not self.preparing or self._ready_for == change.epoch:
             return None
-        resolved = [cohort for cohort in self._draining if cohort.resolved(now)]
-        for cohort in resolved:
-            self._note(cohort)  # after it was counted: all that it will ever have acknowledged is there
-            self._draining.remove(cohort)
+        resolved = [in_flight for in_flight in self._draining if in_flight.resolved(now)]
+        for in_flight in resolved:
+            self._note(in_flight)  # after it was counted: all that it will ever have acknowledged is there
+            self._draining.remove(in_flight)
         return None if self._draining else change.epoch
 
     def acknowledged_origins(self) -> dict[int, int]:
@@ -200,13 +217,22 @@ class TopicSending(Generic[R]):
 
     def note_acknowledged(self) -> dict[int, int]:
         """{partition: offset} one above what the broker is known to have acknowledged to this writer."""
-        for cohort in self._cohorts():
-            self._note(cohort)
+        for in_flight in self._in_flights():
+            self._note(in_flight)
         return self.acknowledged
 
     def said_ready(self, epoch: int) -> None:
         """READY for `epoch` was written."""
         self._ready_for = epoch
+
+    def lost_ready(self, epoch: int) -> None:
+        """READY for `epoch` did not arrive: it is to be said again."""
+        if self._ready_for == epoch:
+            self.forget_ready()
+
+    def forget_ready(self) -> None:
+        """An open attempt is to be answered again, whatever was said."""
+        self._ready_for = None
 
     def release(self, send: Callable[[Held[R], Route | None], bool]) -> int:
         """Offer held records, oldest first, to `send`; it returns False when it can take no more now.
@@ -266,9 +292,9 @@ class TopicSending(Generic[R]):
         """The keys of which records are held."""
         return self._held_keys.keys()
 
-    def is_current(self, cohort: Cohort) -> bool:
+    def is_current(self, in_flight: InFlight) -> bool:
         """Whether records that are sent now are counted there."""
-        return self._current.get(cohort.partition) is cohort
+        return self._current.get(in_flight.partition) is in_flight
 
     def drop_key(self, key: bytes | None, telling: Telling[R] = _untold) -> list[Held[R]]:
         """Take out the held records of one key, whose earlier record failed."""
@@ -291,14 +317,14 @@ class TopicSending(Generic[R]):
     def _is_waiting(self, key: bytes) -> bool:
         return self.routing.preparing and self.routing.waits(key, self.routing.of(key))
 
-    def _cohorts(self) -> Iterator[Cohort]:
+    def _in_flights(self) -> Iterator[InFlight]:
         return chain(self._current.values(), self._draining, self._doubted)
 
-    def _note(self, cohort: Cohort) -> None:
-        """Take in the last record that a cohort has acknowledged. An implicit acknowledgement has no offset."""
-        offset = None if cohort.last is None else cohort.last.offset()
-        if offset is not None and offset >= self.acknowledged.get(cohort.partition, 0):
-            self.acknowledged[cohort.partition] = offset + 1
+    def _note(self, in_flight: InFlight) -> None:
+        """Take in the last record that this count has acknowledged. An implicit acknowledgement has no offset."""
+        offset = None if in_flight.last is None else in_flight.last.offset()
+        if offset is not None and offset >= self.acknowledged.get(in_flight.partition, 0):
+            self.acknowledged[in_flight.partition] = offset + 1
 
     def _forget(self, held: Held[R]) -> None:
         self.held_bytes -= held.size

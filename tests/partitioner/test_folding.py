@@ -12,7 +12,7 @@ from keyorder.partitioner.epochs import ChangePhase, Epoch, Folded
 from keyorder.partitioner.errors import TimelineRegressionError
 from keyorder.partitioner.folding import FOLD_AFTER_S, folded, origins_to_fold
 from keyorder.partitioner.gates.gate import Gates, consistent_starts
-from keyorder.partitioner.gates.starts import Commit, flushed_epoch, founded, founding_offsets, proven_position
+from keyorder.partitioner.gates.starts import Commit, flushed_epoch, founded, initial_offsets, proven_position
 from keyorder.partitioner.records.control_records import encode_timeline
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline
@@ -110,7 +110,7 @@ def test_a_group_is_founded_by_the_count_at_adoption() -> None:
     assert founded(done, commits)
     stock = {0: Commit(60, None)}
     ends = dict.fromkeys(range(4), 500)
-    assert founding_offsets("g", done, stock, logs, ends, True) == {0: 60, 1: 500, 2: 50, 3: 50}
+    assert initial_offsets("g", done, stock, logs, ends, True) == {0: 60, 1: 500, 2: 50, 3: 50}
 
 
 def test_what_commits_prove_counts_from_the_base() -> None:

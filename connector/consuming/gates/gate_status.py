@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....partitioner.gates.gate import Gate as Cut
+from ....partitioner.gates.gate import Opened
 from ....partitioner.gates.waits import OriginFacts, why
 from ... import clock
 from ...config import ConsumerSettings
 from ...messages import Place
 from ..membership import Membership
-from ..owned import Owned
+from ..partition_state import PartitionState
 from .gating import Gatekeeper
 from .origins import PATIENCE, OriginWatch
 from .positions import GroupPositions
@@ -72,7 +73,7 @@ class GateStatus:
                 facts = self._facts(place[0], q, needed, since)
                 if now - since >= PATIENCE:
                     watched.add((place[0], q))
-                    self._origins.report(place, (place[0], q), *why(facts))
+                    self._origins.report(place, (place[0], q), *why(facts), now - since)
         self._origins.watch(watched)
         if not self._gates.busy:
             self._progress.clear()
@@ -99,10 +100,13 @@ class GateStatus:
                     early_release=self._gates.early_note(place[0], gate),
                 )
 
-    def _waiting(self) -> Iterator[tuple[Place, float, Owned, Cut, list[tuple[int, int]]]]:
+    def _waiting(self) -> Iterator[tuple[Place, float, PartitionState, Cut, list[tuple[int, int]]]]:
+        looks: dict[str, Opened] = {}
         for place, since in sorted(self._gates.shut.items()):
             owned = self._members.owned.get(place)
-            opened = self._gates.opened(place[0], self._members.view(place[0]))
+            if place[0] not in looks:
+                looks[place[0]] = self._gates.opened(place[0], self._members.view(place[0]))
+            opened = looks[place[0]]
             gate = opened.first_closed(place[1])
             if owned is not None and gate is not None:
                 yield place, since, owned, gate, sorted(opened.blockers(gate))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 
@@ -13,20 +15,44 @@ from ....partitioner.gates.proofs import provable_epoch
 from ....partitioner.gates.starts import Commit, proven_epoch, proven_position
 from ... import clock
 from ...config import ConsumerSettings
+from ...durations import Durations
 from ...messages import Place, key_of, offset_of
 from ..membership import Membership
-from ..owned import Owned
-from ..records.parcels import Backlog, Item, Parcel
+from ..partition_state import PartitionState
+from ..records.batches import Backlog, Batch, Item
 from ..view import View
 from .early import PATIENCE, EarlyReleases
 from .origins import OriginWatch
 from .positions import GroupPositions
 
+# A look at a topic's gates costs more the more partitions it has. After one that took a time t the next one waits for
+# _BRISK * t where something has moved, and for _CALM * t where nobody tells. One that costs little never waits. Seconds.
+_CHEAP, _BRISK, _CALM = 0.0002, 4.0, 20.0
+# The gates of a topic with a closed one are looked at so often even if nothing seems to have moved. Seconds.
+_AT_LEAST = 1.0
+
+
+@dataclass(slots=True)
+class _Look:
+    """The last look at a topic's gates: when it ended, how long it took, and what it saw of others.
+
+    waited: the places of other members that its closed gates wait for. own: those of this member.
+    """
+
+    at: float
+    took: float
+    answers: int
+    waived: set[tuple[int, int]]
+    waited: set[Place]
+    own: set[Place]
+
 
 class Gatekeeper:
     """The gates of one consumer's partitions. shut: the partitions behind a closed one, each since when.
 
-    _unannounced: topics with an open gate of which the application could not be told yet.
+    _unannounced: topics with an open gate of which the application could not be told yet. _moved: topics of which this
+    member's own positions have moved since the last look. _waiting: topics with a gate that is closed, or not announced.
+    durations: how long gates that have opened were closed.
     """
 
     ready: deque[Item]
@@ -44,7 +70,16 @@ class Gatekeeper:
         self._judged: dict[str, View] = {}
         self._openeds: dict[str, Opened] = {}
         self._unannounced: set[str] = set()
+        self._moved: set[str] = set()
+        self._looks: dict[str, _Look] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._waiting: set[str] = set()
         self.shut: dict[Place, float] = {}
+        self.durations = Durations()
+
+    def wait_for(self, places: Iterable[Place]) -> bool:
+        """Whether a closed gate of ours waits for what the application has yet to do with records of these partitions."""
+        return self.busy and any(place in look.own for place in places for look in self._looks.values())
 
     @property
     def busy(self) -> bool:
@@ -54,6 +89,10 @@ class Gatekeeper:
     def changed(self, topic: str) -> None:
         """Partitions were started: judge the topic anew."""
         self._judged.pop(topic, None)
+
+    def moved(self, topic: str) -> None:
+        """The group's coordinator has acknowledged a position of ours, or the application has flushed. From any thread."""
+        self._moved.add(topic)
 
     def begin_again(self) -> None:
         """What was fetched is fetched again: judge all topics anew."""
@@ -77,7 +116,7 @@ class Gatekeeper:
         """Whether the newest timeline of the topic has been judged."""
         return self._judged.get(topic) is self._members.view(topic)
 
-    def proven_epoch(self, owned: Owned, offset: int) -> int:
+    def proven_epoch(self, owned: PartitionState, offset: int) -> int:
         """The newest epoch that a commit of `offset` may carry: its cuts lie below it, and it is past no closed gate.
 
         With callbacks no further than the application has flushed. -1 for none.
@@ -92,33 +131,86 @@ class Gatekeeper:
         return provable_epoch(view.timeline, owned.partition, offset, asked, closed)
 
     def open_what_may(self) -> None:
-        """Judge the gates of every topic whose timeline or positions may have changed."""
-        waited: set[Place] = set()
-        for topic in self._members.topics():
-            view = self._members.view(topic)
-            waits = topic in self._unannounced or any(place[0] == topic for place in self.shut)
-            if self._judged.get(topic) is view and not waits:
-                continue
-            waited |= self._judge(topic, view)
-            self._judged[topic] = view
+        """Look at the gates of every topic whose timeline or positions may have changed."""
+        topics = self._members.topics()
+        due = [topic for topic in topics if self._due(topic, topic in self._waiting)]
+        if not due and topics is self._topics:
+            self._check()
+            return
+        by_topic: dict[str, list[PartitionState]] = {topic: [] for topic in due}
+        for owned in self._members.owned.values():
+            if owned.started and owned.topic in by_topic:
+                by_topic[owned.topic].append(owned)
+        to_fetch: list[PartitionState] = []
+        for topic, some in by_topic.items():
+            self._look(topic, some, to_fetch)
+        # A callback may have given some up.
+        to_fetch = [owned for owned in to_fetch if self._members.owned.get(owned.place) is owned]
+        if to_fetch:
+            # All at once: an eager member replaces its whole assignment with every call.
+            self._members.fetching.begin(to_fetch)
+        self._tidy()
+        self._check()
+
+    def _due(self, topic: str, waits: bool) -> bool:
+        """Whether a look at a topic's gates may find anything new, and the last one was not too expensive."""
+        view = self._members.view(topic)
+        if self._judged.get(topic) is not view:
+            return True
+        look = self._looks.get(topic)
+        if not waits or look is None:
+            return waits
+        since = clock.now() - look.at
+        if since >= _AT_LEAST:
+            return True
+        if topic in self._moved or look.answers != self._positions.answers or look.waived != self._waived(topic):
+            return look.took < _CHEAP or since >= _BRISK * look.took
+        # When a scan has ended, or a callback will not raise any more, nobody tells.
+        if self._early is None and topic not in self._unannounced:
+            return False
+        return look.took < _CHEAP or since >= _CALM * look.took
+
+    def _look(self, topic: str, some: list[PartitionState], to_fetch: list[PartitionState]) -> None:
+        began = clock.now()
+        answers, waived = self._positions.answers, self._waived(topic)
+        self._moved.discard(topic)
+        view = self._members.view(topic)
+        waited = self._judge(topic, view, some, to_fetch)
+        own = {place for place in waited if place in self._members.owned}
+        ended = clock.now()
+        self._looks[topic] = _Look(ended, ended - began, answers, waived, waited - own, own)
+        self._judged[topic] = view
+
+    def _waived(self, topic: str) -> set[tuple[int, int]]:
+        return self._members.views.waived(topic)
+
+    def _tidy(self) -> None:
+        """Forget what is owned no more, and have the others' positions asked that are waited for now."""
+        self._topics = topics = self._members.topics()
+        self._looks = {topic: look for topic, look in self._looks.items() if topic in topics}
         self.shut = {place: since for place, since in self.shut.items() if place in self._members.owned}
+        self._waiting = {topic for topic, _ in self.shut} | self._unannounced
         if self._early is not None:
-            self._early.keep(self._members.topics())
-        if waited or not self.shut:
-            self._positions.watch(waited)
+            self._early.keep(topics)
+        self._positions.watch({place for look in self._looks.values() for place in look.waited})
+
+    def _check(self) -> None:
         if self._positions.failure is not None:
             raise self._positions.failure
 
-    def _judge(self, topic: str, view: View) -> set[Place]:
-        """Set the limits of one topic's partitions. Returns the places whose positions other members have to raise."""
+    def _judge(self, topic: str, view: View, some: list[PartitionState], to_fetch: list[PartitionState]) -> set[Place]:
+        """Set the limits of a topic's partitions. Returns the places that its closed gates wait for.
+
+        some: those of them that have started. to_fetch: takes those that may be fetched from now on.
+        """
         opened = self._openeds[topic] = self.opened(topic, view)
         self._unannounced.discard(topic)
         waited: set[Place] = set()
-        to_fetch: list[Owned] = []
         holding: list[Gate] = []
         ordered = self._settings.ordered and view.timeline.ordered
-        for owned in [o for o in self._members.owned.values() if o.topic == topic and o.started]:
+        for owned in some:
             gate = opened.first_closed(owned.partition) if ordered else None
+            owned.closed = gate
             owned.limit = inf if gate is None else gate.begins
             if not view.timeline.mode(owned.partition).readable:
                 # KIP-694: nobody reads it any more. What lies below the cut is being deleted; above it are only strays.
@@ -128,8 +220,10 @@ class Gatekeeper:
                 owned.sealed_at = None
             if gate is None:
                 owned.founded = inf
-                if self.shut.pop(owned.place, None) is not None:
-                    self._origins.opened(owned.place)
+                since = self.shut.pop(owned.place, None)
+                if since is not None:
+                    self.durations.add(clock.now() - since)
+                    self._origins.opened(owned.place, clock.now() - since)
             else:
                 self.shut.setdefault(owned.place, clock.now())
                 closed = [gate]
@@ -138,22 +232,20 @@ class Gatekeeper:
                     self._found(owned, closed)
                     if clock.now() - self.shut[owned.place] >= PATIENCE:
                         holding += [each for each in closed if owned.fetched > each.begins]
-                blockers = {(topic, q) for each in closed for q, _ in opened.blockers(each)}
-                waited |= blockers - self._members.owned.keys()
+                waited.update((topic, q) for each in closed for q, _ in opened.blockers(each))
             self._announce(owned, view, opened)
             if owned.unannounced is not None:
                 self._unannounced.add(topic)
                 owned.limit = min(owned.limit, owned.unannounced.begins)
             self._let_go(owned, view, opened)
+            # Left out of the assignment, not paused: the next assignment would undo a pause. A partition whose gate closes while
+            # it is fetched holds its records in memory, and is paused only when it may hold no more.
             may_fetch = self._settings.gate_keys and owned.sealed_at is None
             if not owned.fetching and (may_fetch or owned.fetched < owned.limit):
                 to_fetch.append(owned)
-        to_fetch = [o for o in to_fetch if self._members.owned.get(o.place) is o]  # a callback may have given some up
-        if to_fetch:
-            self._members.fetching.begin(to_fetch)
         if self._early is not None:
             behind = self._early.look(topic, view, holding, partial(self._known, topic))
-            waited |= {(topic, q) for q in behind} - self._members.owned.keys()
+            waited.update((topic, q) for q in behind)
         return waited
 
     def _known(self, topic: str, q: int) -> int | None:
@@ -184,11 +276,15 @@ class Gatekeeper:
         return proven_position(self._members.view(topic).timeline, q, self.commit(topic, q))
 
     def commit(self, topic: str, q: int) -> Commit | None:
-        """What counts as committed on `q`, by this member or another."""
+        """What counts as committed on `q`, by this member or another.
+
+        Of an own partition too what the broker has acknowledged, not what was returned: if that opened a gate, a crash would
+        give the old record out again, after the new one.
+        """
         owned = self._members.owned.get((topic, q))
         return self._positions.get(topic, q) if owned is None or not owned.started else owned.counted
 
-    def _announce(self, owned: Owned, view: View, opened: Opened) -> None:
+    def _announce(self, owned: PartitionState, view: View, opened: Opened) -> None:
         """KIP-253's onPartitionKeyAssigned: once per opened gate, before the first record behind it.
 
         Where the callback raises, the gate stays closed for this member, and the callback is called again at the next turn.
@@ -211,12 +307,12 @@ class Gatekeeper:
                     return
                 owned.announced = gate.epoch
 
-    def _is_open(self, gate: Gate, owned: Owned, opened: Opened) -> bool:
+    def _is_open(self, gate: Gate, owned: PartitionState, opened: Opened) -> bool:
         """Whether a gate of this partition lets records through."""
         told = owned.unannounced is None or gate.epoch < owned.unannounced.epoch
         return told and opened.is_open(gate)
 
-    def key_may_go(self, message: Message, owned: Owned) -> bool:
+    def key_may_go(self, message: Message, owned: PartitionState) -> bool:
         """Whether a record behind a closed gate may be returned all the same, with `keyorder.gate=key`.
 
         Nothing of its key may wait, the gate by which its key came has to be open, and there has to be room: a partition
@@ -228,7 +324,7 @@ class Gatekeeper:
         key = key_of(message)
         return key is None or (key not in owned.held_keys and self._entered(key, message, owned, opened))
 
-    def _entered(self, key: bytes, message: Message, owned: Owned, opened: Opened) -> bool:
+    def _entered(self, key: bytes, message: Message, owned: PartitionState, opened: Opened) -> bool:
         """Whether the gate is open by which this key came to the partition the last time before this record.
 
         Or whether it need not be: nothing older of the key is left.
@@ -240,12 +336,12 @@ class Gatekeeper:
             return True
         return self._early is not None and self._early.may_go(topic, key, gate, partial(self._known, topic))
 
-    def _let_go(self, owned: Owned, view: View, opened: Opened) -> None:
+    def _let_go(self, owned: PartitionState, view: View, opened: Opened) -> None:
         """Held records below the limit may be returned; with `keyorder.gate=key`, those of keys whose gate is open."""
-        while (parcel := owned.held.first_below(owned.limit)) is not None:
-            owned.let_go(parcel, late=self._settings.gate_keys)
-            owned.held.drop(parcel)
-            self.ready.append(parcel)
+        while (batch := owned.held.first_below(owned.limit)) is not None:
+            owned.let_go(batch, late=self._settings.gate_keys)
+            owned.held.drop(batch)
+            self.ready.append(batch)
         if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
             self._let_keys_go(owned, view, opened)
         # Where keys go early the rest may wait for long: room for others is enough then.
@@ -253,7 +349,7 @@ class Gatekeeper:
         if owned.paused_for_hold and len(owned.held) <= enough:
             self._members.fetching.unhold(owned)
 
-    def _found(self, owned: Owned, closed: list[Gate]) -> None:
+    def _found(self, owned: PartitionState, closed: list[Gate]) -> None:
         """Keep a position below a gate as long as an origin of it has no commit.
 
         A position behind the gate beside an origin without one is how a group looks that has lost commits.
@@ -263,14 +359,14 @@ class Gatekeeper:
         )
         owned.founded = min(unfounded, default=inf)
 
-    def _let_keys_go(self, owned: Owned, view: View, opened: Opened) -> None:
+    def _let_keys_go(self, owned: PartitionState, view: View, opened: Opened) -> None:
         """Look through the held records of a partition, in order, if more of them may go than the last time."""
         now_open = {gate.epoch for gate in view.gates.of(owned.partition) if self._is_open(gate, owned, opened)}
         moved = self._early is not None and self._early.moved(owned.place, partial(self._known, owned.topic))
         if now_open <= owned.let_through and not moved:
             return
         still = Backlog()
-        freed: list[Parcel] = []
+        freed: list[Batch] = []
         waiting: set[bytes | None] = set()
         for record in owned.held:
             message = record.message(0)

@@ -7,22 +7,21 @@ It also writes each wedge into the log once, for those who never call `gates()`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from ....partitioner.errors import PeerError
 from ....partitioner.gates.waits import Reason
-from ...config import connection_of
-from ...log_offsets import LogOffsets
+from ...admin_link import AdminLink
+from ...link import ClusterLink
 from ...messages import Place
 from ..background import BackgroundThread
 
 PATIENCE = 1.0
+# From when on a closed gate is told of although it opens by itself.
+LONG_S = 10.0
 _EVERY, _TIMEOUT = 1.0, 5.0
 _LOG = logging.getLogger("keyorder.gates")
 
@@ -40,13 +39,12 @@ class OriginLook:
 class OriginWatch(BackgroundThread):
     """Looks at the origins that somebody has waited for, about once a second."""
 
-    def __init__(self, config: Mapping[str, Any], group: str) -> None:
+    def __init__(self, link: ClusterLink, group: str) -> None:
         super().__init__("keyorder-origins")
-        self._config, self._group = dict(config), group
+        self._link, self._group = link, group
         self._watched: frozenset[Place] = frozenset()
         self._looks: dict[Place, OriginLook] = {}
-        self._warned: dict[tuple[Place, Place], Reason] = {}
-        self._clients: list[AdminClient | LogOffsets] = []
+        self._warned: dict[Place, dict[Place, Reason]] = {}
 
     def watch(self, places: Iterable[Place]) -> None:
         """Look at these, and only these, from now on."""
@@ -64,52 +62,46 @@ class OriginWatch(BackgroundThread):
         """The last look, or None."""
         return self._looks.get(place)
 
-    def report(self, gate: Place, origin: Place, reason: Reason, detail: str) -> None:
-        """Write a wedge into the log, once for as long as it stays the same."""
-        known = self._warned.get((gate, origin))
-        if reason is known:
+    def report(self, gate: Place, origin: Place, reason: Reason, detail: str, seconds: float) -> None:
+        """Write into the log why a gate has been closed for `seconds`, once for as long as the reason stays the same.
+
+        What passes by itself is worth a line only where it takes long, and no warning.
+        """
+        warned = self._warned.setdefault(gate, {})
+        passes = reason in (Reason.READING, Reason.UNKNOWN)
+        if reason is warned.get(origin):
             return
-        self._warned[gate, origin] = reason
-        if reason not in (Reason.READING, Reason.UNKNOWN):
-            _LOG.warning("the gate of %s[%d] is closed (%s): %s", *gate, reason.value, detail)
+        if passes and seconds < LONG_S:
+            warned.pop(origin, None)
+            return
+        warned[origin] = reason
+        level = logging.INFO if passes else logging.WARNING
+        _LOG.log(level, "the gate of %s[%d] has been closed for %.0f s (%s): %s", *gate, seconds, reason.value, detail)
 
-    def opened(self, gate: Place) -> None:
-        """Forget what was said of a gate."""
-        for key in [key for key in self._warned if key[0] == gate]:
-            del self._warned[key]
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on; a thread that runs already finds them when it has to log in again."""
-        if "sasl.username" in self._config:
-            self._config |= {"sasl.username": username, "sasl.password": password}
-        for client in self._clients:
-            client.set_sasl_credentials(username, password)
+    def opened(self, gate: Place, seconds: float) -> None:
+        """Forget what was said of a gate that was closed for `seconds`."""
+        if self._warned.pop(gate, None):
+            _LOG.info("the gate of %s[%d] is open, after %.1f s", *gate, seconds)
 
     def run(self) -> None:
         """The thread."""
-        admin = AdminClient(connection_of(self._config))
-        offsets = LogOffsets(self._config)
-        self._clients = [admin, offsets]
-        try:
-            while True:
-                with self._wake:
-                    self._wake.wait_for(lambda: self._stopping or bool(self._watched))
-                    if self._stopping:
-                        return
-                    places = self._watched
-                try:
-                    looks = self._look(admin, offsets, places)
-                except PeerError:
-                    looks = {}  # the reasons that need a look are not given; the next one may succeed
-                with self._wake:
-                    self._looks = {place: look for place, look in looks.items() if place in self._watched}
-                    if not self._stopping:
-                        self._wake.wait(_EVERY)
-        finally:
-            offsets.close()
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._stopping or bool(self._watched))
+                if self._stopping:
+                    return
+                places = self._watched
+            try:
+                looks = self._look(places)
+            except PeerError:
+                looks = {}  # the reasons that need a look are not given; the next one may succeed
+            with self._wake:
+                self._looks = {place: look for place, look in looks.items() if place in self._watched}
+                if not self._stopping:
+                    self._wake.wait(_EVERY)
 
-    def _look(self, admin: AdminClient, offsets: LogOffsets, places: frozenset[Place]) -> dict[Place, OriginLook]:
-        owners = owners_of(admin, self._group)
+    def _look(self, places: frozenset[Place]) -> dict[Place, OriginLook]:
+        owners, offsets = owners_of(self._link.admin, self._group), self._link.offsets
         starts = offsets.earliest(places, _TIMEOUT)
         stable, high = offsets.stable_ends(places, _TIMEOUT), offsets.high_watermarks(places, _TIMEOUT)
         return {
@@ -120,11 +112,11 @@ class OriginWatch(BackgroundThread):
         }
 
 
-def owners_of(admin: AdminClient, group: str, timeout: float = _TIMEOUT) -> dict[Place, str] | None:
+def owners_of(cluster: AdminLink, group: str) -> dict[Place, str] | None:
     """{(topic, partition): member id, client id and host} of a group's members; None where nobody could say."""
     try:
-        described = admin.describe_consumer_groups([group], request_timeout=timeout)[group].result(timeout + 1)
-    except (KafkaException, FutureTimeout):
+        described = cluster.describe_group(group, _TIMEOUT)
+    except KafkaException:
         return None
     found: dict[Place, str] = {}
     for member in described.members:

@@ -1,4 +1,4 @@
-"""What the group has processed on partitions that other members own: a second client that asks, and never joins.
+"""What the group has processed on partitions that other members own: asked for from outside, joining nothing.
 
 It reads uncommitted offsets metadata-wise: a pending transactional offset on one partition would otherwise block the
 answer for all, and what it gets instead is the last offset that was really committed.
@@ -6,16 +6,12 @@ answer for all, and what it gets instead is the last offset that was really comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from collections.abc import Iterable
 
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
-from ....partitioner.gates.starts import Commit, epoch_of
+from ....partitioner.gates.starts import Commit
 from ... import clock
-from ...config import connection_of
-from ...kafka_errors import translate
+from ...link import ClusterLink
 from ...messages import Place
 from ..background import BackgroundThread
 
@@ -25,23 +21,18 @@ from ..background import BackgroundThread
 _SHORTEST, _LONGEST = 0.005, 0.1
 # An origin where nothing has moved for a minute is hardly being worked at.
 _STILL, _STILL_PAUSE = 60.0, 0.25
+_TIMEOUT = 5.0
 
 
 class GroupPositions(BackgroundThread):
-    """Asks for the committed offsets of the places that somebody waits for, often at first, then less often."""
+    """Asks for the committed offsets of the places that somebody waits for, often at first, then less often.
 
-    def __init__(self, config: Mapping[str, Any], group: str) -> None:
+    The thread begins with the first place.
+    """
+
+    def __init__(self, link: ClusterLink, group: str) -> None:
         super().__init__("keyorder-positions")
-        self._servers = str(config.get("bootstrap.servers"))
-        self._group = group
-        self._client = Consumer(
-            {
-                **connection_of(config),
-                "group.id": group,
-                "enable.auto.commit": False,
-                "isolation.level": "read_uncommitted",
-            }
-        )
+        self._link, self._group = link, group
         self._watched: frozenset[Place] = frozenset()
         self._known: dict[Place, Commit] = {}
         self._highest: dict[Place, int] = {}
@@ -49,6 +40,7 @@ class GroupPositions(BackgroundThread):
         self._began = self._moved_at = 0.0
         self._questions = 0  # asked so far
         self._forgotten: dict[str, int] = {}  # how many had been asked when a topic was forgotten
+        self.answers = 0  # how often what is known here has changed
         self.failure: KeyorderError | None = None
 
     def watch(self, places: Iterable[Place]) -> None:
@@ -61,6 +53,8 @@ class GroupPositions(BackgroundThread):
             self._answered &= wanted
             self._began = self._moved_at = clock.now()
             self._wake.notify_all()
+        if wanted:
+            self.begin()
 
     def asked(self, topic: str, partition: int) -> bool:
         """Whether there was an answer since it is watched, be it that there is no commit."""
@@ -85,11 +79,8 @@ class GroupPositions(BackgroundThread):
             self._answered = frozenset(place for place in self._answered if place[0] != topic)
             self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
             self._began = self._moved_at = clock.now()
+            self.answers += 1
             self._wake.notify_all()
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on."""
-        self._client.set_sasl_credentials(username, password)
 
     def run(self) -> None:
         """The thread."""
@@ -105,36 +96,35 @@ class GroupPositions(BackgroundThread):
                 places = self._watched
             if places:
                 self._ask(places)
-        self._client.close()
 
     def _ask(self, places: frozenset[Place]) -> None:
         with self._wake:
             self._questions += 1
             number = self._questions
         try:
-            answers = self._client.committed([TopicPartition(t, p) for t, p in places], timeout=5.0)
-        except KafkaException as raised:
-            typed = translate(raised.args[0], "read the offsets of", f"group {self._group}", self._servers)
-            if isinstance(typed, NotAuthorizedError):
-                self.failure = typed
+            found = self._link.commits.read([self._group], places, _TIMEOUT)[self._group]
+        except NotAuthorizedError as error:
+            self.failure = error
             return
+        except KeyorderError:
+            return  # asked again
         with self._wake:
             known = dict(self._known)
-            answered: set[Place] = set()
-            for answer in answers:
-                place = (answer.topic, answer.partition)
-                if answer.error is not None or self._forgotten.get(answer.topic, 0) >= number:
-                    continue
-                answered.add(place)
-                if answer.offset >= 0:
-                    known[place] = Commit(answer.offset, epoch_of(answer.metadata))
-                    self._highest[place] = max(self._highest.get(place, 0), answer.offset)
+            answered = {place for place in places if self._forgotten.get(place[0], 0) < number}
+            for place in answered:
+                commit = found.get(place)
+                if commit is not None:
+                    known[place] = commit
+                    self._highest[place] = max(self._highest.get(place, 0), commit.offset)
                 else:
                     known.pop(place, None)  # there is no commit any more
-            if known != self._known:
+            moved = known != self._known
+            if moved:
                 self._moved_at = clock.now()
+            news = moved or not (answered & self._watched) <= self._answered
             self._known = known
             self._answered |= answered & self._watched
+            self.answers += news
 
 
 def pause_after(quiet: float, waited: float) -> float:

@@ -1,1 +1,1 @@
-"""Records between fetching and giving out: parcels, intake, strays, what a call has collected."""
+"""Records between fetching and giving out: batches, intake, strays, what a call has collected."""

@@ -21,8 +21,15 @@ class Late:
     def __init__(self) -> None:
         self._ends: dict[int, int | None] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._ends)
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._ends)
+
+    def has(self, offset: int) -> bool:
+        """Whether it is one of these and not done with."""
+        return offset in self._ends
 
     def released(self, offset: int) -> None:
         """It goes out with the next poll."""

@@ -18,10 +18,10 @@ from ...config import ConsumerSettings
 from ...messages import key_of, offset_of, place_of
 from ..gates.gating import Gatekeeper
 from ..membership import Membership
-from ..owned import Owned
+from ..partition_state import PartitionState
 from ..progress import Phase, Progress
 from ..view import View, ViewKeeper
-from .parcels import Item, Judged, MessageParcel, Parcel, hint_of
+from .batches import Batch, Item, Judged, MessageBatch, hint_of
 from .strays import Strays
 
 _PATIENCE = 0.2
@@ -34,6 +34,7 @@ class Intake:
 
     foreign_until: until then records may come whose header names an epoch that there is not. Each batch of them costs a
     look at the control topic, so batches should be large.
+    ended: the end of a partition has come since somebody has last set it to False.
     """
 
     ready: deque[Item]
@@ -54,6 +55,7 @@ class Intake:
         self._fetched_at = 0.0
         self._looked: set[str] = set()
         self.foreign_until = 0.0
+        self.ended = False
 
     def take(self, items: Sequence[Item], fetched_at: float) -> None:
         """Take over what was fetched; `sort` looks at it."""
@@ -90,102 +92,119 @@ class Intake:
                 self.waiting.popleft()
             self._progress.phase = Phase.REST
 
-    def _sort(self, parcel: Parcel, owned: Owned) -> bool:
+    def _sort(self, batch: Batch, owned: PartitionState) -> bool:
         """Put records where they belong; False when a newer look at the control topic is needed first."""
         topic = owned.topic
         if not self._fresh(topic, self._fetched_at - self._views.view_age(topic)):
             return False
         view = self._members.view(topic)
-        judged = parcel.judge(view)
+        judged = batch.judge(view, self._hints(batch, owned, view))
         if judged.hint > view.timeline.newest.number and topic not in self._looked:
             if not self._views.await_epoch(topic, judged.hint, self._fetched_at, _PATIENCE):
                 return False
             view = self._members.view(topic)
-            judged = parcel.judge(view)
+            judged = batch.judge(view)
         if (judged.strays or judged.hint > view.timeline.newest.number) and topic not in self._looked:
             if not self._fresh(topic, self._fetched_at):
                 return False
             self._looked.add(topic)
             view = self._members.view(topic)
-            judged = parcel.judge(view)
+            judged = batch.judge(view)
             if judged.hint > view.timeline.newest.number:
                 self.foreign_until = clock.now() + _REMEMBERED
         self._progress.phase = Phase.MOVING
         try:
-            self._admit(parcel, judged, view, owned)
+            self._admit(batch, judged, view, owned)
         except KeyorderError:
             self._progress.phase = Phase.REST  # what was found stays where it is, and is found again
             raise
         return True
 
-    def _admit(self, parcel: Parcel, judged: Judged, view: View, owned: Owned) -> None:
+    def _hints(self, batch: Batch, owned: PartitionState, view: View) -> bool:
+        """Whether hints have to be looked at: they only tell of epochs that the view may not know yet.
+
+        What was in the log when a look at the control topic began was written by no epoch that the look did not show:
+        writers have read an epoch before they write by it. So once a look has followed, all below the end that the client
+        library knew before is settled. On a topic without a timeline a hint also tells that it has lost it.
+        """
+        topic = owned.topic
+        as_of = self._views.as_of(topic)
+        if owned.end_seen_at <= as_of:
+            owned.settled_end = owned.end_seen
+            owned.end_seen = self._members.fetching.known_end(owned)
+            owned.end_seen_at = clock.now()
+        if batch.last >= owned.settled_end:
+            return True
+        return not view.managed and self._settings.ordered
+
+    def _admit(self, batch: Batch, judged: Judged, view: View, owned: PartitionState) -> None:
         foreign = bool(judged.strays) or judged.hint > view.timeline.newest.number
         if foreign and judged.hinted >= 0 and not view.managed and self._settings.ordered:
-            self._accept(parcel, 0, judged.hinted, owned)
+            self._accept(batch, 0, judged.hinted, owned)
             raise TimelineRegressionError(
-                f"{owned.topic}[{owned.partition}]@{parcel.offset(judged.hinted)} carries the header {HINT_HEADER}, but the "
+                f"{owned.topic}[{owned.partition}]@{batch.offset(judged.hinted)} carries the header {HINT_HEADER}, but the "
                 "topic has no timeline here: its control topic was lost, or it is a copy of a managed topic. Restore _keyorder "
                 "from a backup, copy the records into a managed topic with Connect's MirrorConnector, or "
                 "set enable.ordered.delivery=false to read it without gates"
             )
         if not self._gates.current(owned.topic):
             self._gates.open_what_may()
-            if not (self.waiting and self.waiting[0] is parcel):
+            if not (self.waiting and self.waiting[0] is batch):
                 return  # a listener has moved the position
         done = 0
         for row in judged.strays:
-            message = parcel.message(row)
+            message = batch.message(row)
             if self._is_move_tombstone(message, view):
                 # It clears an earlier home for the cleaner; delivered, it would delete a live key.
-                self._accept(parcel, done, row, owned)
+                self._accept(batch, done, row, owned)
                 done = row + 1
-                owned.fetched = max(owned.fetched, parcel.offset(row) + 1)
-                owned.eof = max(owned.eof, parcel.offset(row) + 1)
-            elif parcel.offset(row) >= owned.fetched:
+                owned.fetched = max(owned.fetched, batch.offset(row) + 1)
+                owned.eof = max(owned.eof, batch.offset(row) + 1)
+            elif batch.offset(row) >= owned.fetched:
                 if self._strays.stop:
-                    self._accept(parcel, done, row, owned)
-                if parcel.offset(row) >= owned.strays_up_to:
+                    self._accept(batch, done, row, owned)
+                if batch.offset(row) >= owned.strays_up_to:
                     self._strays.found(message, *self._home(message, view))
-                    owned.strays_up_to = parcel.offset(row) + 1
+                    owned.strays_up_to = batch.offset(row) + 1
                 if not self._strays.delivers:
                     # The position passes it with the next record, or with the end of the partition.
-                    self._accept(parcel, done, row, owned)
+                    self._accept(batch, done, row, owned)
                     done = row + 1
-                    owned.fetched = parcel.offset(row) + 1
-        self._accept(parcel, done, parcel.rows, owned)
+                    owned.fetched = batch.offset(row) + 1
+        self._accept(batch, done, batch.rows, owned)
 
-    def _accept(self, parcel: Parcel, start: int, stop: int, owned: Owned) -> None:
+    def _accept(self, batch: Batch, start: int, stop: int, owned: PartitionState) -> None:
         """Rows [start, stop): those below the first closed gate may be given out, the others are held."""
         # Fetched twice are those below `fetched`: an eager member's assignment was replaced while these waited here.
-        start = max(start, parcel.rows_below(owned.fetched))
+        start = max(start, batch.rows_below(owned.fetched))
         if start >= stop:
             return
-        owned.fetched = parcel.offset(stop - 1) + 1
+        owned.fetched = batch.offset(stop - 1) + 1
         if owned.inherited is not None or owned.given is not None:
-            known = min(stop, max(start, parcel.rows_below(owned.known_up_to)))
+            known = min(stop, max(start, batch.rows_below(owned.known_up_to)))
             for row in range(start, known):
                 # An earlier owner was done with the others, before these that waited. The next position passes them.
-                if not owned.is_here(parcel.offset(row)):
-                    self._place(parcel, row, row + 1, owned)
+                if not owned.is_here(batch.offset(row)):
+                    self._place(batch, row, row + 1, owned)
             start = known
         if start < stop:
-            self._place(parcel, start, stop, owned)
+            self._place(batch, start, stop, owned)
 
-    def _place(self, parcel: Parcel, start: int, stop: int, owned: Owned) -> None:
-        free = start if owned.held else min(stop, max(start, parcel.rows_below(owned.limit)))
+    def _place(self, batch: Batch, start: int, stop: int, owned: PartitionState) -> None:
+        free = start if owned.held else min(stop, max(start, batch.rows_below(owned.limit)))
         if free > start:
-            free_rows = parcel.cut(start, free)
+            free_rows = batch.cut(start, free)
             owned.released = max(owned.released, free_rows.last + 1)
             self.ready.append(free_rows)
         if free >= stop:
             return
-        rest = parcel.cut(free, stop)
+        rest = batch.cut(free, stop)
         if not self._settings.gate_keys:
             owned.held.append(rest)
             self._pause_when_full(owned)
             return
         for message in rest.messages():
-            record = MessageParcel(parcel.place, [message])
+            record = MessageBatch(batch.place, [message])
             if self._gates.key_may_go(message, owned):
                 owned.released = max(owned.released, record.last + 1)
                 self.ready.append(record)
@@ -193,7 +212,7 @@ class Intake:
                 owned.hold_alone(record)
                 self._pause_when_full(owned)
 
-    def _pause_when_full(self, owned: Owned) -> None:
+    def _pause_when_full(self, owned: PartitionState) -> None:
         if len(owned.held) >= self._settings.hold_limit and not owned.paused_for_hold:
             self._members.fetching.hold(owned)
 
@@ -221,14 +240,18 @@ class Intake:
         if error.code() == KafkaError._PARTITION_EOF:
             if owned is not None and owned.fetching:
                 owned.eof = max(owned.eof, offset_of(message))
+                self.ended = True
             if self._settings.partition_eof:
                 self.ready.append(message)
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and owned is not None:
             self._out_of_range(owned)
+        elif error.code() == KafkaError._FATAL:
+            self.ready.append(message)
+            self._members.failed()
         else:
             self.ready.append(message)
 
-    def _out_of_range(self, owned: Owned) -> None:
+    def _out_of_range(self, owned: PartitionState) -> None:
         """Below the log start: what was fetched below it is dropped, the log start follows. Above the end: stop.
 
         In between there is nothing wrong with the position: it is fetched again from there.

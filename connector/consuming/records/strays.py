@@ -68,6 +68,13 @@ class Strays:
         if self._policy is StrayPolicy.DEAD_LETTER:
             self._send(message, home, epoch)
 
+    def by_topic(self) -> Counter[str]:
+        """How many were found, by topic. Any thread may ask."""
+        found: Counter[str] = Counter()
+        for (topic, _), count in list(self.counts.items()):
+            found[topic] += count
+        return found
+
     @property
     def stop(self) -> bool:
         """Whether a stray ends delivery: all before it has to be given out first."""

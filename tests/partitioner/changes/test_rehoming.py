@@ -159,7 +159,7 @@ def test_the_header_of_a_copy_is_read_with_care(header: bytes | str | None, orig
 def test_a_writer_holds_the_slice_and_nothing_else() -> None:
     """Keys that lived in the partition and whose hash is in the range wait; READY waits for what is on its way home."""
     sending: TopicSending[str] = TopicSending(RETIRED)
-    on_its_way = sending.cohort(0)
+    on_its_way = sending.in_flight(0)
     on_its_way.unresolved = 1
     piece = Slice(1, key_hash(MOVED), key_hash(MOVED))
     attempt = RETIRED.rehoming(piece).prepared()

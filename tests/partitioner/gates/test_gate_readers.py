@@ -7,15 +7,15 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyorder.partitioner.gates.gate import Gate, Gates, Opened, Road, consistent_starts
+from keyorder.partitioner.gates.gate import Gate, GateDependency, Gates, Opened, consistent_starts
 from support.dumb import World, timeline_of
 
 
 class _NoChain(Opened):
     """The gate without its second line."""
 
-    def _kept_closed(self, road: Road, gate: Gate) -> int:
-        return len(road.epochs)
+    def _kept_closed(self, dependency: GateDependency, gate: Gate) -> int:
+        return len(dependency.epochs)
 
 
 class _Stuck(AssertionError):

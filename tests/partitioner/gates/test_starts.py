@@ -16,7 +16,7 @@ from keyorder.partitioner.gates.starts import (
     epoch_of,
     flushed_epoch,
     founded,
-    founding_offsets,
+    initial_offsets,
     metadata_of,
     proven_position,
     state_of,
@@ -58,19 +58,19 @@ def test_a_group_is_founded_when_all_first_partitions_have_a_commit() -> None:
 @pytest.mark.parametrize(("from_latest", "starts"), [(True, {0: 9, 1: 7}), (False, {0: 2, 1: 1})])
 def test_a_group_is_born_where_the_policy_says(from_latest: bool, starts: dict[int, int]) -> None:
     """All partitions at once; at their ends as far as these are consistent, or at their starts."""
-    assert founding_offsets("g", GROWN, {}, {0: 2, 1: 1}, {0: 9, 1: 7}, from_latest) == starts
+    assert initial_offsets("g", GROWN, {}, {0: 2, 1: 1}, {0: 9, 1: 7}, from_latest) == starts
 
 
 def test_without_offsets_and_policy_there_is_no_start() -> None:
     """`auto.offset.reset=error` is obeyed, with the setting's name."""
     with pytest.raises(ConfigError, match=r"auto\.offset\.reset"):
-        founding_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 1, 1: 1}, None)
+        initial_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 1, 1: 1}, None)
 
 
 @pytest.mark.kip("C-09")
 def test_a_birth_at_the_latest_skips_nothing_in_the_middle() -> None:
     """0 was listed before a record, 1 after the key's next one: 1 begins at its cut."""
-    assert founding_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 0, 1: 1}, True) == {0: 0, 1: 0}
+    assert initial_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 0, 1: 1}, True) == {0: 0, 1: 0}
 
 
 @pytest.mark.kip("K253-50")
@@ -78,16 +78,16 @@ def test_a_stock_group_keeps_its_commits() -> None:
     """First partitions without one follow the policy, later ones begin at their log start: they were made since."""
     timeline = timeline_of(2, [(3, {0: 3}, {2: 0})])
     commits = {0: Commit(4, None)}
-    assert founding_offsets("g", timeline, commits, {0: 0, 1: 1, 2: 2}, {0: 9, 1: 9, 2: 9}, True) == {0: 4, 1: 9, 2: 2}
+    assert initial_offsets("g", timeline, commits, {0: 0, 1: 1, 2: 2}, {0: 9, 1: 9, 2: 9}, True) == {0: 4, 1: 9, 2: 2}
 
 
 def test_a_stock_groups_latest_partition_skips_nothing_in_the_middle() -> None:
     """2 -> 1 -> with partition 1's records unread: the policy's latest for partition 0 lies behind a closed gate."""
     timeline = timeline_of(1, [(1, {1: 5}, {0: 3})], start=2)
     commits = {1: Commit(4, None)}
-    assert founding_offsets("g", timeline, commits, {0: 0, 1: 0}, {0: 9, 1: 5}, True) == {0: 3, 1: 4}
+    assert initial_offsets("g", timeline, commits, {0: 0, 1: 0}, {0: 9, 1: 5}, True) == {0: 3, 1: 4}
     commits = {1: Commit(5, None)}
-    assert founding_offsets("g", timeline, commits, {0: 0, 1: 0}, {0: 9, 1: 5}, True) == {0: 9, 1: 5}
+    assert initial_offsets("g", timeline, commits, {0: 0, 1: 0}, {0: 9, 1: 5}, True) == {0: 9, 1: 5}
 
 
 @pytest.mark.parametrize(("offset", "start"), [(0, 3), (3, 3), (5, 5), (9, 9)])
@@ -153,7 +153,7 @@ def test_no_birth_skips_a_record_in_the_middle(counts: list[int], seed: int) -> 
     world = World(random, [1, *counts])
     seen = sorted(random.randrange(len(world.ends_seen) + 1) for _ in world.logs)
     ends = {p: world.ends_seen[at - 1][p] if at else 0 for p, at in enumerate(seen)}
-    starts = founding_offsets("g", world.timeline, {}, dict.fromkeys(ends, 0), ends, True)
+    starts = initial_offsets("g", world.timeline, {}, dict.fromkeys(ends, 0), ends, True)
     for places in world.written.values():
         delivered = [offset >= starts[p] for p, offset in places]
         assert delivered == sorted(delivered)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from keyorder.partitioner.records.control_records import Lease, LeaseState, Ready, lease_key, ready_key
-from keyorder.partitioner.writers.forgetting import Forgetting
+from keyorder.partitioner.writers.expired_writers import ExpiredWriters
 
 JOIN, LIVE, LEFT, EXPELLED = LeaseState.JOIN, LeaseState.LIVE, LeaseState.LEFT, LeaseState.EXPELLED
 QUIET = 3600.0
@@ -18,7 +18,7 @@ def lease(nonce: str, state: LeaseState = JOIN, incarnation: int | None = None, 
     return replace(made, **other)  # type: ignore[arg-type]
 
 
-def take(writers: Forgetting, record: Lease | Ready, offset: int, now: float) -> bytes:
+def take(writers: ExpiredWriters, record: Lease | Ready, offset: int, now: float) -> bytes:
     if isinstance(record, Lease):
         key = lease_key(record.writer, record.nonce)
     else:
@@ -27,13 +27,13 @@ def take(writers: Forgetting, record: Lease | Ready, offset: int, now: float) ->
     return key
 
 
-def due(writers: Forgetting, now: float) -> list[bytes]:
+def due(writers: ExpiredWriters, now: float) -> list[bytes]:
     return [key for _, key in writers.due(now)]
 
 
 def test_who_left_goes_with_its_readies_once_it_was_quiet_for_long() -> None:
     """READY first: it never stands without its lease."""
-    writers = Forgetting(QUIET)
+    writers = ExpiredWriters(QUIET)
     key = take(writers, lease("a"), 0, 0)
     ready = take(writers, Ready("t", "w", "a", 1), 1, 1)
     take(writers, lease("a", LEFT, 0), 2, 2)
@@ -47,7 +47,7 @@ def test_who_left_goes_with_its_readies_once_it_was_quiet_for_long() -> None:
 
 def test_who_renews_stays_and_who_crashed_goes() -> None:
     """Only silence counts, by the reader's own clock."""
-    writers = Forgetting(QUIET)
+    writers = ExpiredWriters(QUIET)
     take(writers, lease("living", writer="x"), 0, 0)
     crashed = take(writers, lease("crashed", writer="y"), 1, 0)
     for now in range(10, int(QUIET) + 20, 10):
@@ -58,7 +58,7 @@ def test_who_renews_stays_and_who_crashed_goes() -> None:
 
 def test_a_long_lease_is_waited_for() -> None:
     """A writer that may be silent for hours is not erased after one."""
-    writers = Forgetting(QUIET)
+    writers = ExpiredWriters(QUIET)
     key = take(writers, lease("a", lease_ms=7_200_000), 0, 0)
 
     assert due(writers, 4 * 7200 - 1) == []
@@ -67,7 +67,7 @@ def test_a_long_lease_is_waited_for() -> None:
 
 def test_a_crashed_transactional_writer_waits_for_its_fence() -> None:
     """The change that expels it fences it, or a successor that has proven to hold its id."""
-    writers = Forgetting(QUIET)
+    writers = ExpiredWriters(QUIET)
     dead = take(writers, lease("dead", transactional_id="x"), 0, 0)
     assert due(writers, 9 * QUIET) == []
 
@@ -80,7 +80,7 @@ def test_a_crashed_transactional_writer_waits_for_its_fence() -> None:
 
 def test_the_joins_of_one_writer_go_oldest_first() -> None:
     """An older one that may not go keeps the newer ones, which show that it is superseded."""
-    writers = Forgetting(QUIET)
+    writers = ExpiredWriters(QUIET)
     take(writers, lease("old", transactional_id="x"), 0, 0)
     take(writers, lease("new", LEFT, 5, transactional_id="x"), 6, 0)
 
@@ -99,7 +99,7 @@ def test_the_joins_of_one_writer_go_oldest_first() -> None:
 )
 def test_nothing_that_changed_lately_goes_and_in_the_end_all_does(steps: list[tuple[str, object, float]]) -> None:
     """Against a list of all records: whatever was read last less than the quiet time ago is kept."""
-    writers = Forgetting(QUIET)
+    writers = ExpiredWriters(QUIET)
     now, last, present = 0.0, dict.fromkeys("abc", 0.0), set()
     for offset, (nonce, what, pause) in enumerate(steps):
         now += pause

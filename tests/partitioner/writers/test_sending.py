@@ -138,13 +138,13 @@ def test_a_send_that_raises_loses_nothing() -> None:
 def test_ready_waits_for_what_was_sent_before_the_prepare() -> None:
     """Records of an origin that were on their way; those sent since belong to keys that stay and are not waited for."""
     sending: TopicSending[int] = TopicSending(START)
-    before, elsewhere = sending.cohort(0), sending.cohort(1)
+    before, elsewhere = sending.in_flight(0), sending.in_flight(1)
     before.unresolved, elsewhere.unresolved = 2, 1
     prepared = _prepare(START, 3)
     assert sending.ready_epoch(0) is None
     assert sending.apply(prepared)
     assert sending.ready_epoch(0) is None
-    since = sending.cohort(0)
+    since = sending.in_flight(0)
     assert since is not before
     since.unresolved = 1
     before.unresolved = 1
@@ -162,10 +162,10 @@ def test_ready_waits_for_what_was_sent_before_the_prepare() -> None:
 def test_a_record_that_timed_out_is_waited_for_one_request_longer() -> None:
     """The client library gave it up, but it may still be on its way to the broker."""
     sending: TopicSending[int] = TopicSending(START)
-    cohort = sending.cohort(0)
-    cohort.settles_at = 30.0
+    in_flight = sending.in_flight(0)
+    in_flight.settles_at = 30.0
     sending.apply(_prepare(START, 3))
-    assert not cohort.resolved(29.9)
+    assert not in_flight.resolved(29.9)
     assert not sending.settled(29.9)
     assert sending.ready_epoch(29.9) is None
     assert sending.settled(30.0)
@@ -176,10 +176,10 @@ def test_a_record_that_timed_out_is_waited_for_one_request_longer() -> None:
 def test_a_record_that_follows_an_earlier_one_is_waited_for_too() -> None:
     """A move tombstone goes out after its key's record was acknowledged: a READY that is not said yet waits for it."""
     sending: TopicSending[int] = TopicSending(START)
-    sending.cohort(0).unresolved = 1
-    first = sending.cohort(0)
+    sending.in_flight(0).unresolved = 1
+    first = sending.in_flight(0)
     sending.apply(_prepare(START, 3))
-    follower = sending.side_cohort(1)
+    follower = sending.side_in_flight(1)
     follower.unresolved = 1
     first.unresolved = 0
     assert sending.ready_epoch(0) is None
@@ -195,6 +195,21 @@ def test_a_writer_that_starts_under_a_prepare_is_ready_at_once_and_holds_from_it
     assert sending.ready_epoch(0) == 1
 
 
+def test_nothing_on_the_way_is_given_up_while_a_change_is_open_or_between_two_attempts() -> None:
+    """An application that purges again and again would keep every attempt waiting for longer than it may hold records."""
+    sending: TopicSending[int] = TopicSending(START)
+    assert sending.purgeable(0.0)
+    sending.apply(START.opened(3, ChangePhase.PLAN), 1.0)
+    assert not sending.purgeable(1000.0)
+    sending.apply(sending.timeline.prepared(), 1000.0)
+    sending.apply(sending.timeline.given_up(), 1001.0)
+    assert [sending.purgeable(1001.0 + after) for after in (0, 59.9, 60)] == [False, False, True]
+    sending.apply(_prepare(sending.timeline, 3), 1002.0)
+    assert not sending.purgeable(2000.0)
+    sending.apply(_commit(sending.timeline), 2001.0)
+    assert sending.purgeable(2001.0)
+
+
 def test_after_an_abort_the_next_prepare_asks_for_ready_again() -> None:
     """What went out in between is waited for under the new number; the old number's READY is not said for it."""
     sending: TopicSending[int] = TopicSending(_prepare(START, 3))
@@ -206,7 +221,7 @@ def test_after_an_abort_the_next_prepare_asks_for_ready_again() -> None:
     sending.apply(aborted)
     assert sending.ready_epoch(0) is None
     assert sending.release(_take_all(sent)) == 1  # type: ignore[arg-type]
-    sending.cohort(0).unresolved = 1
+    sending.in_flight(0).unresolved = 1
     sending.apply(_prepare(aborted, 3))
     assert sending.ready_epoch(0) is None
     sending._draining[0].unresolved = 0
@@ -217,14 +232,14 @@ def test_a_prepare_that_follows_a_prepare_waits_for_both() -> None:
     """The log cleaner may have removed the end of the first attempt: its unresolved records still count."""
     first = _prepare(START, 3)
     sending: TopicSending[int] = TopicSending(START)
-    cohort = sending.cohort(0)
-    cohort.unresolved = 1
+    in_flight = sending.in_flight(0)
+    in_flight.unresolved = 1
     sending.apply(first)
-    later = sending.cohort(0)
+    later = sending.in_flight(0)
     later.unresolved = 1
     sending.apply(_prepare(first.given_up(), 3))
     assert sending.ready_epoch(0) is None
-    cohort.unresolved = 0
+    in_flight.unresolved = 0
     assert sending.ready_epoch(0) is None
     later.unresolved = 0
     assert sending.ready_epoch(0) == 2

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.routing import Route
 from keyorder.partitioner.timeline import Timeline
-from keyorder.partitioner.writers.lanes import Cohort
+from keyorder.partitioner.writers.fast_path import InFlight
 from keyorder.partitioner.writers.sending import Held, TopicSending
 from support.dumb import dumb_home, dumb_moves, key_of_hash, timeline_of
 
@@ -38,7 +38,7 @@ class SendingMachine(RuleBasedStateMachine):
         self.offered: dict[int, int] = dict.fromkeys(self.SLOTS, 0)
         self.sent: dict[int, int] = dict.fromkeys(self.SLOTS, 0)
         self.waiting: list[tuple[int, int]] = []
-        self.on_the_way: list[tuple[Cohort, int, int]] = []  # cohort, slot, serial
+        self.on_the_way: list[tuple[InFlight, int, int]] = []  # in_flight, slot, serial
         self.settling: list[tuple[float, int, int]] = []  # until, partition, serial
         self.waited_for: set[int] = set()
         self.said: int | None = None
@@ -60,10 +60,10 @@ class SendingMachine(RuleBasedStateMachine):
         assert self.sending.routing.of(key_of_hash(slot, 8)).home == self._home(slot)
         self.sent[slot] = record
         self.serial += 1
-        cohort = self.sending.cohort(self._home(slot))
-        assert cohort.partition == self._home(slot)
-        cohort.unresolved += 1
-        self.on_the_way.append((cohort, slot, self.serial))
+        in_flight = self.sending.in_flight(self._home(slot))
+        assert in_flight.partition == self._home(slot)
+        in_flight.unresolved += 1
+        self.on_the_way.append((in_flight, slot, self.serial))
 
     @rule(slot=st.sampled_from(SLOTS))
     def produce(self, slot: int) -> None:
@@ -100,11 +100,11 @@ class SendingMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 99), timed_out=st.booleans())
     def resolve(self, which: int, timed_out: bool) -> None:
         """The broker answers, or the library gives up on one."""
-        cohort, _, serial = self.on_the_way.pop(which % len(self.on_the_way))
-        cohort.unresolved -= 1
+        in_flight, _, serial = self.on_the_way.pop(which % len(self.on_the_way))
+        in_flight.unresolved -= 1
         if timed_out:
-            cohort.settles_at = self.now + 3
-            self.settling.append((self.now + 3, cohort.partition, serial))
+            in_flight.settles_at = self.now + 3
+            self.settling.append((self.now + 3, in_flight.partition, serial))
 
     @rule(step=st.sampled_from([1.0, 5.0]))
     def wait(self, step: float) -> None:
@@ -118,7 +118,7 @@ class SendingMachine(RuleBasedStateMachine):
         timeline = _prepare(self.sending.timeline.given_up(), count)
         self.sending.apply(timeline)
         origins = {q for q, _ in dumb_moves(2, timeline.newest.count, count)}
-        unresolved = [(cohort.partition, serial) for cohort, _, serial in self.on_the_way]
+        unresolved = [(in_flight.partition, serial) for in_flight, _, serial in self.on_the_way]
         unresolved += [(partition, serial) for _, partition, serial in self.settling]
         self.waited_for |= {serial for partition, serial in unresolved if partition in origins}
 

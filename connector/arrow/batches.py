@@ -1,4 +1,4 @@
-"""Parcels of columns: slices of a batch, judged by compiled loops over their buffers."""
+"""Batches of columns: slices of Arrow batches, judged by compiled loops over their buffers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
 from ...partitioner.routing import HINT_HEADER, Routing
-from ..consuming.records.parcels import Item, Judged, Parcel
+from ..consuming.records.batches import Batch, Item, Judged
 from ..consuming.view import View
 from ..messages import Place
 from . import kernels
@@ -24,8 +24,8 @@ _NONE = np.zeros(0, np.int64)
 _ENDLESS = np.iinfo(np.int64).max
 
 
-class ColumnParcel:
-    """Rows [start, stop) of a batch."""
+class ColumnBatch:
+    """Rows [start, stop) of an Arrow batch."""
 
     __slots__ = ("_offsets", "batch", "last", "place", "rows", "start", "stop")
 
@@ -36,35 +36,35 @@ class ColumnParcel:
         self.last = int(offsets[stop - 1])
 
     def offset(self, row: int) -> int:
-        """See Parcel."""
+        """See Batch."""
         return int(self._offsets[self.start + row])
 
     def rows_below(self, offset: float) -> int:
-        """See Parcel."""
+        """See Batch."""
         if self.last < offset:
             return self.rows
         return int(self._offsets[self.start : self.stop].searchsorted(offset))
 
-    def cut(self, start: int, stop: int) -> ColumnParcel:
-        """See Parcel."""
+    def cut(self, start: int, stop: int) -> ColumnBatch:
+        """See Batch."""
         if stop - start == self.rows:
             return self
-        return ColumnParcel(self.batch, self.start + start, self.start + stop, self.place, self._offsets)
+        return ColumnBatch(self.batch, self.start + start, self.start + stop, self.place, self._offsets)
 
-    def judge(self, view: View) -> Judged:
-        """See Parcel."""
+    def judge(self, view: View, hints: bool = True) -> Judged:
+        """See Batch."""
         highest = hinted = -1
         headers = self.batch.column(_HEADERS)
-        if headers.null_count < len(headers):
+        if hints and headers.null_count < len(headers):
             highest, hinted = self._hints(headers.slice(self.start, self.rows))
         return Judged(highest, hinted, self._strays(view) if view.managed else ())
 
     def message(self, row: int) -> Message:
-        """See Parcel."""
+        """See Batch."""
         return messages_of(self.batch.slice(self.start + row, 1))[0]
 
     def messages(self) -> list[Message]:
-        """See Parcel."""
+        """See Batch."""
         return messages_of(self.batch.slice(self.start, self.rows))
 
     def _hints(self, headers: pa.Array) -> tuple[int, int]:
@@ -118,7 +118,7 @@ def stays_of(routing: Routing) -> tuple[Any, Any, Any, Any]:
 
 
 def items_of(taken: Taken) -> list[Item]:
-    """The runs of a batch as parcels, and the events between them."""
+    """The runs of an Arrow batch as batches, and the events between them."""
     items: list[Item] = []
     events = iter(sorted(taken.events, key=lambda event: event.row))
     event = next(events, None)
@@ -127,33 +127,33 @@ def items_of(taken: Taken) -> list[Item]:
         while event is not None and event.row <= run.start:
             items.append(_message(event))
             event = next(events, None)
-        items.append(_parcel(taken.batch, run, offsets))
+        items.append(_batch(taken.batch, run, offsets))
     while event is not None:
         items.append(_message(event))
         event = next(events, None)
     return items
 
 
-def batch_of_parcels(parcels: Sequence[Parcel]) -> pa.RecordBatch:
-    """Parcels as one batch, in their order; neighbours of one batch stay one slice, a single slice is not copied."""
+def arrow_batch_of(batches: Sequence[Batch]) -> pa.RecordBatch:
+    """Batches as one Arrow batch, in their order; neighbours of one Arrow batch stay one slice, a single slice is not copied."""
     slices: list[tuple[pa.RecordBatch, int, int]] = []
-    for parcel in parcels:
-        if isinstance(parcel, ColumnParcel):
-            batch, start, stop = parcel.batch, parcel.start, parcel.stop
+    for batch in batches:
+        if isinstance(batch, ColumnBatch):
+            arrow, start, stop = batch.batch, batch.start, batch.stop
         else:
-            batch, start, stop = batch_of(parcel.messages()), 0, parcel.rows
-        if slices and slices[-1][0] is batch and slices[-1][2] == start:
-            slices[-1] = (batch, slices[-1][1], stop)
+            arrow, start, stop = batch_of(batch.messages()), 0, batch.rows
+        if slices and slices[-1][0] is arrow and slices[-1][2] == start:
+            slices[-1] = (arrow, slices[-1][1], stop)
         else:
-            slices.append((batch, start, stop))
-    batches = [batch.slice(start, stop - start) for batch, start, stop in slices]
-    if not batches:
+            slices.append((arrow, start, stop))
+    cut = [arrow.slice(start, stop - start) for arrow, start, stop in slices]
+    if not cut:
         return empty_batch()
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    return cut[0] if len(cut) == 1 else pa.concat_batches(cut)
 
 
-def _parcel(batch: pa.RecordBatch, run: Run, offsets: Any) -> Parcel:
-    return ColumnParcel(batch, run.start, run.stop, (run.topic, run.partition), offsets)
+def _batch(arrow: pa.RecordBatch, run: Run, offsets: Any) -> Batch:
+    return ColumnBatch(arrow, run.start, run.stop, (run.topic, run.partition), offsets)
 
 
 def _message(event: Event) -> Message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -16,10 +17,11 @@ from ...partitioner.writers.sending import TopicSending
 _LOOK_SECONDS = 1.0
 
 
-class Answering:
+class ReadyResponder:
     """The answers of one writer. Used by its session's thread.
 
-    data: the client that sends the user's records. lock: the producer's. send: writes a record of the writer's own.
+    data: the client that sends the user's records. lock: the producer's. send: writes a record of the writer's own; it is
+    given what to call when that could not be delivered.
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class Answering:
         lease: LeaseKeeper,
         data: Producer,
         lock: threading.Lock,
-        send: Callable[[bytes, bytes], None],
+        send: Callable[[bytes, bytes, Callable[[], object]], None],
     ) -> None:
         self._writer_id, self._lease, self._data = writer_id, lease, data
         self._lock, self._send = lock, send
@@ -61,9 +63,15 @@ class Answering:
             known = self._known_partitions.get(topic, 0) >= change.count
             if epoch is not None and known and self._lease.standing is Standing.LIVE:
                 ready = Ready(topic, self._writer_id, self._lease.nonce, epoch, acknowledged)
-                self._send(ready_key(topic, self._writer_id, self._lease.nonce), encode_ready(ready))
+                key = ready_key(topic, self._writer_id, self._lease.nonce)
+                self._send(key, encode_ready(ready), partial(self._lost, sending, epoch))
                 with self._lock:
                     sending.said_ready(epoch)
+
+    def _lost(self, sending: TopicSending[Any], epoch: int) -> None:
+        """The leader was away for too long. Nobody else says it: the change would wait for this writer in vain."""
+        with self._lock:
+            sending.lost_ready(epoch)
 
     def _refresh_partitions(self, topic: str) -> None:
         """Let the data client learn of new partitions now, so that a release does not wait for its next refresh."""

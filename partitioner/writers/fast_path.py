@@ -1,7 +1,7 @@
 """How records on the way are counted, and what may be sent without a lock.
 
 A writer is READY when nothing of the moving keys can reach the broker any more. Records are therefore counted before they
-are handed over, by steps that need no lock, and whoever counts closes the lanes first.
+are handed over, by steps that need no lock, and whoever counts shuts the fast path first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Acknowledged(Protocol):
         """Where it lies."""
 
 
-class Cohort:
+class InFlight:
     """The records sent to one partition between two looks: how many are unresolved.
 
     unresolved: those that are counted under the owner's lock. started, ended: called without it, once before a record is
@@ -68,7 +68,7 @@ class Cohort:
         return self.unresolved + started - ended
 
     def resolved(self, now: float) -> bool:
-        """Whether nothing of this cohort can reach the broker any more."""
+        """Whether nothing that is counted here can reach the broker any more."""
         return now >= self.settles_at and (self.on_the_way() == 0 or now >= self.lost_count_until)
 
     def forget_callback(self) -> None:
@@ -76,26 +76,26 @@ class Cohort:
         self.told = _UNTOLD
 
 
-class Lane:
+class Permit:
     """Where the records of one slot go while nothing is in their way. header: their hint, None without one."""
 
-    __slots__ = ("cohort", "header")
+    __slots__ = ("header", "in_flight")
 
-    def __init__(self, cohort: Cohort, header: bytes | None) -> None:
-        self.cohort, self.header = cohort, header
+    def __init__(self, in_flight: InFlight, header: bytes | None) -> None:
+        self.in_flight, self.header = in_flight, header
 
 
-class Lanes:
+class FastPath:
     """What may be sent without the lock. Closed for good by whatever makes a record of the topic wait.
 
-    of: the lane of each slot, `slot(key, period)`; None: ask under the lock. A sender first calls its cohort's `started`,
-    then looks at `open`, and only then hands the record over; if it is closed it calls `ended` and asks under the lock.
-    So whoever has closed the lanes and then finds a cohort without records on their way knows that none will follow:
-    a sender that had not started when the cohort was counted finds the lanes closed.
+    of: the permit of each slot, `slot(key, period)`; None: ask under the lock. A sender first calls `in_flight.started` of its
+    permit, then looks at `open`, and only then hands the record over; if it is shut it calls `ended` and asks under the lock.
+    So whoever has shut the fast path and then finds nobody in flight knows that none will follow: a sender that had not started
+    when it was counted finds the fast path shut.
     """
 
     __slots__ = ("of", "open", "period", "slot")
 
     def __init__(self, period: int, slot: Callable[[bytes, int], int] = murmur2) -> None:
         self.open, self.period, self.slot = True, period, slot
-        self.of: list[Lane | None] = [None] * period
+        self.of: list[Permit | None] = [None] * period

@@ -19,7 +19,7 @@ from .tombstoning import MoveTombstones
 from .writer_session import WriterSession
 
 
-class Admission:
+class TopicRegistration:
     """Lets topics in, once per topic and process. topics: where they are put. config: the producer's, as it is now."""
 
     def __init__(

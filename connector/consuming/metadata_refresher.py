@@ -1,4 +1,4 @@
-"""Letting a classic group member see new partitions at once, on a thread of its own.
+"""Letting a member of an eager group see new partitions at once, on a thread of its own.
 
 A member finds new partitions at its next metadata refresh, minutes later by default; a look at *all* topics wakes it.
 That call has been seen not to return while the group rebalances, whatever its time-out, so nothing may wait for it: a
@@ -16,7 +16,7 @@ from ..interruptible import Event
 _TIMEOUT = 5.0
 
 
-class Waker:
+class MetadataRefresher:
     """Wakes one consumer. Calls that overlap are made one after another."""
 
     def __init__(self, raw: Consumer) -> None:
@@ -32,7 +32,7 @@ class Waker:
             self._start()
 
     def _start(self) -> None:
-        self._running = threading.Thread(target=self._look, name="keyorder-waker", daemon=True)
+        self._running = threading.Thread(target=self._look, name="keyorder-refresher", daemon=True)
         self._running.start()
 
     def _look(self) -> None:

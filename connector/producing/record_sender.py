@@ -21,17 +21,18 @@ from .deliveries import Deliveries
 from .exclusion import Exclusion
 from .held_record import Headers, Record, row_failed, sendable_size, with_hint
 from .holding import Holding
+from .lost_interrupts import raise_lost_interrupt
 from .transactions import Transactions
 from .writer_session import WriterSession
 
 # What the client library raises for a record that it has not taken. After anything else (a signal's) it may have.
 REFUSED = (BufferError, KafkaException, TypeError, ValueError, OverflowError, RuntimeError)
 _STICKY_SECONDS = 0.01
-# Lanes are safe where one thread at a time runs, each of whose steps the others see in their order.
+# The fast path is safe where one thread at a time runs, each of whose steps the others see in their order.
 _GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-class Handover:
+class RecordSender:
     """Where the records of one producer go. topics: those that were used."""
 
     def __init__(
@@ -69,6 +70,7 @@ class Handover:
         now = clock.now()
         if explicit is not None and explicit >= sending.timeline.newest.count:
             raise PartitionRefusedError(record.topic, explicit, sending.timeline.newest.count)
+        # Without a lease every record waits, not the moving keys alone: which keys move now is not known here.
         if now >= self._session.send_until or self._must_wait(sending, key, route, explicit):
             self._transactions.check_open()
             size = self._size(record, key, route)
@@ -78,16 +80,23 @@ class Handover:
         else:
             self._hand_over(record, key, route, explicit)
             if key is not None and route is not None and self._plain(record.topic, sending, route):
-                sending.open_lane(key, route)
+                sending.open_fast_path(key, route)
 
     def take_late(self, record: Record, key: bytes | None, explicit: int | None) -> None:
-        """The same for a record from a signal handler that interrupted this: nobody is there to be told but the callback."""
+        """The same for a record from a signal handler that interrupted this: nobody is there to be told but the callback.
+
+        May be called again when an exception has broken it off: the record is taken once.
+        """
+        if record.taken or any(held.record is record for held in record.sending.held):
+            return
         try:
             self.take(record, key, explicit)
         except Exception as error:  # whatever it is, the record was not taken
             cause = error.args[0] if error.args else None
             failed = cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
-            self._deliveries.telling(failed, block=True)([Held(key, record, partition=explicit)])()
+            tell = self._deliveries.telling(failed, block=True)([Held(key, record, partition=explicit)])
+            record.taken = True  # no signal is handled between this and the next step
+            tell()
 
     @staticmethod
     def _must_wait(sending: TopicSending[Any], key: bytes | None, route: Route | None, explicit: int | None) -> bool:
@@ -188,24 +197,27 @@ class Handover:
         if headers or header is not None:
             headers = with_hint(headers, header)
         sending = record.sending
-        cohort = sending.cohort(partition)
+        in_flight = sending.in_flight(partition)
         if (
             key is not None
             and route is not None
             and self._tombstones.needed(record.topic, key, route, sending.timeline)
         ):
-            done = self._deliveries.told_moved(record, cohort, key, route)
+            done = self._deliveries.told_moved(record, in_flight, key, route)
         else:
-            done = self._deliveries.told(sending, cohort, record.callback)
+            done = self._deliveries.told(sending, in_flight, record.callback)
         try:
             # Counted first: what is counted too often keeps READY waiting, what is counted too late lets it come too early.
-            cohort.started()
+            in_flight.started()
             if headers is None:
+                record.taken = True
                 self._produce(record.topic, record.value, key, partition, done, None, record.timestamp)
             else:
+                record.taken = True
                 self._produce(record.topic, record.value, key, partition, done, None, record.timestamp, headers)
-        except REFUSED:
-            cohort.ended()
+        except REFUSED as error:
+            in_flight.ended()
+            raise_lost_interrupt(error, headers)
             raise
         except BaseException:
             self._deliveries.doubt()

@@ -1,12 +1,13 @@
 """Where a consumer's records come out as columns: the C queue of its partitions, or consume() where that cannot be had.
 
-The native tap sends the partitions' records to a queue of its own (`rd_kafka_queue_forward`). What else a client hears
+The native source sends the partitions' records to a queue of its own (`rd_kafka_queue_forward`). What else a client hears
 of (rebalances, errors, logs, statistics) stays on the consumer's queue and is served by poll(): a callback of the
 binding must not run inside a bare C call, it would end the process.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Protocol, cast
@@ -25,7 +26,7 @@ _AT_ONCE = 50_000
 _UNPROVEN_WAIT = 0.005
 
 
-class Tap(Protocol):
+class FetchSource(Protocol):
     """A source of batches behind one raw consumer."""
 
     def route(self, places: Iterable[Place]) -> None:
@@ -38,22 +39,23 @@ class Tap(Protocol):
         """Release what was opened; the consumer is the caller's."""
 
 
-def tap(raw: Consumer, library: Library | None) -> Tap:
-    """The best tap for this consumer."""
+def fetch_source(raw: Consumer, library: Library | None) -> FetchSource:
+    """The best source for this consumer."""
     if library is not None:
         handle = library.handle(raw)
         sink = None if handle is None else ErrorSink(library, handle)
         if handle is not None and sink is not None and sink.usable:
-            return NativeTap(raw, library, handle, sink)
+            return NativeSource(raw, library, handle, sink)
         say_once("the C handle behind the Consumer object cannot be recognised")
-    return MessageTap(raw)
+    return MessageSource(raw)
 
 
-class NativeTap:
+class NativeSource:
     """C batches into Arrow buffers. Used by one thread."""
 
     def __init__(self, raw: Consumer, library: Library, handle: int, sink: ErrorSink) -> None:
         self._raw, self._library, self._handle, self._sink = raw, library, handle, sink
+        self._process = os.getpid()
         self._queue: int | None = library.queue_new(handle)
         self._partitions: dict[Place, int] = {}
         self._unproven: set[Place] = set()
@@ -64,7 +66,7 @@ class NativeTap:
         self._builder = ColumnBuilder(library)
 
     def route(self, places: Iterable[Place]) -> None:
-        """See Tap."""
+        """See FetchSource."""
         for topic, partition in places:
             if (topic, partition) not in self._partitions:
                 queue = self._library.queue_get_partition(self._handle, topic.encode(), partition)
@@ -81,7 +83,7 @@ class NativeTap:
         return self._building or bool(self._pointers[0])
 
     def take(self, most: int, wait: float) -> list[Taken]:
-        """See Tap."""
+        """See FetchSource."""
         self._give_back()
         found = []
         event = self._raw.poll(0)
@@ -89,7 +91,7 @@ class NativeTap:
             found.append(taken_of([event]))
             event = self._raw.poll(0)
         if self._queue is None:
-            raise RuntimeError("the tap is closed")
+            raise RuntimeError("the source is closed")
         most = min(most, _AT_ONCE)
         deadline = clock.now() + wait
         count = self._consume(0, 0, most)
@@ -134,8 +136,14 @@ class NativeTap:
         for place in self._unproven:
             self._library.queue_forward(self._partitions[place], self._queue)
 
+    def __del__(self) -> None:
+        # Dropped without close(): as long as anything of the client is held here, its own end, which comes next, would wait.
+        # No weakref.finalize: those are not called any more when the interpreter ends. A child has none of the client.
+        if getattr(self, "_queue", None) is not None and self._process == os.getpid():
+            self.close()
+
     def close(self) -> None:
-        """See Tap."""
+        """See FetchSource."""
         self._give_back()
         for queue in self._partitions.values():
             self._library.queue_forward(queue, None)
@@ -146,7 +154,7 @@ class NativeTap:
             self._queue = None
 
 
-class MessageTap:
+class MessageSource:
     """Messages of the Python client, turned into columns one by one."""
 
     def __init__(self, raw: Consumer) -> None:
@@ -156,7 +164,7 @@ class MessageTap:
         """Nothing to do: everything comes out of the consumer's own queue."""
 
     def take(self, most: int, wait: float) -> list[Taken]:
-        """See Tap."""
+        """See FetchSource."""
         first = self._raw.poll(max(0.0, wait))
         if first is None:
             return []

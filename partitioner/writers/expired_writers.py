@@ -29,7 +29,7 @@ class _Join:
     readies: set[bytes] = field(default_factory=set)
 
 
-class Forgetting:
+class ExpiredWriters:
     """Every join that has a record. Feed it all records of the writers' topic in order; see `due`.
 
     quiet_s: how long the records of a join must have stood unchanged.

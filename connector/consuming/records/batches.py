@@ -1,6 +1,6 @@
-"""Parcels: runs of fetched records of one partition, which are judged, held and given out as a whole.
+"""Batches: runs of fetched records of one partition, which are judged, held and given out as a whole.
 
-A parcel is a list of messages or, in `arrow/parcels.py`, a slice of columns. What happens between fetching and giving
+A batch is a list of messages or, in `arrow/batches.py`, a slice of columns. What happens between fetching and giving
 out costs little per record that way, and both ways keep the same order by the same code.
 """
 
@@ -24,7 +24,7 @@ from ..view import View
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a view says of a parcel. hint: the highest hint header, -1 without one; hinted: the first row that has one.
+    """What a view says of a batch. hint: the highest hint header, -1 without one; hinted: the first row that has one.
 
     strays: rows that were written against the timeline, in order.
     """
@@ -34,7 +34,7 @@ class Judged:
     strays: Sequence[int]
 
 
-class Parcel(Protocol):
+class Batch(Protocol):
     """Records of one partition with growing offsets; never empty. Replaced, never changed."""
 
     place: Place
@@ -47,11 +47,14 @@ class Parcel(Protocol):
     def rows_below(self, offset: float) -> int:
         """How many rows lie below an offset: they are the first ones."""
 
-    def cut(self, start: int, stop: int) -> Parcel:
+    def cut(self, start: int, stop: int) -> Batch:
         """Rows [start, stop), at least one."""
 
-    def judge(self, view: View) -> Judged:
-        """Compare hints and keys with a view. A topic that never changed is not looked at by key."""
+    def judge(self, view: View, hints: bool = True) -> Judged:
+        """Compare keys with a view, and `hints` where they may tell something: headers cost far more than all the rest.
+
+        A topic that never changed is not looked at by key.
+        """
 
     def message(self, row: int) -> Message:
         """One record."""
@@ -60,11 +63,11 @@ class Parcel(Protocol):
         """All records."""
 
 
-Item = Parcel | Message  # a Message in a queue of items is an event: an error, or the end of a partition
+Item = Batch | Message  # a Message in a queue of items is an event: an error, or the end of a partition
 NOTHING = Judged(-1, -1, ())
 
 
-class MessageParcel:
+class MessageBatch:
     """Messages of the Python client."""
 
     __slots__ = ("_messages", "last", "place", "rows")
@@ -75,23 +78,25 @@ class MessageParcel:
         self.last = offset_of(messages[-1])
 
     def offset(self, row: int) -> int:
-        """See Parcel."""
+        """See Batch."""
         return offset_of(self._messages[row])
 
     def rows_below(self, offset: float) -> int:
-        """See Parcel."""
+        """See Batch."""
         if self.last < offset:
             return self.rows
         return bisect_left(self._messages, offset, key=offset_of)
 
-    def cut(self, start: int, stop: int) -> MessageParcel:
-        """See Parcel."""
-        return self if stop - start == self.rows else MessageParcel(self.place, self._messages[start:stop])
+    def cut(self, start: int, stop: int) -> MessageBatch:
+        """See Batch."""
+        return self if stop - start == self.rows else MessageBatch(self.place, self._messages[start:stop])
 
-    def judge(self, view: View) -> Judged:
-        """See Parcel."""
-        headers: list[Any] = list(map(Message.headers, self._messages))
-        hint, hinted = hints_in(headers)
+    def judge(self, view: View, hints: bool = True) -> Judged:
+        """See Batch."""
+        hint = hinted = -1
+        if hints:
+            headers: list[Any] = list(map(Message.headers, self._messages))
+            hint, hinted = hints_in(headers)
         return Judged(hint, hinted, self._strays(view) if view.managed else ())
 
     def _strays(self, view: View) -> Sequence[int]:
@@ -116,21 +121,21 @@ class MessageParcel:
         ]
 
     def message(self, row: int) -> Message:
-        """See Parcel."""
+        """See Batch."""
         return self._messages[row]
 
     def messages(self) -> list[Message]:
-        """See Parcel."""
+        """See Batch."""
         return self._messages
 
 
 class Backlog:
-    """Parcels of one partition in their order. Its length is the number of records."""
+    """Batches of one partition in their order. Its length is the number of records."""
 
-    __slots__ = ("_parcels", "_rows")
+    __slots__ = ("_batches", "_rows")
 
     def __init__(self) -> None:
-        self._parcels: deque[Parcel] = deque()
+        self._batches: deque[Batch] = deque()
         self._rows = 0
 
     def __len__(self) -> int:
@@ -139,45 +144,45 @@ class Backlog:
     @property
     def first(self) -> int:
         """The offset of the first record; there has to be one."""
-        return self._parcels[0].offset(0)
+        return self._batches[0].offset(0)
 
     def offsets(self) -> Iterator[int]:
         """The offset of every record."""
-        return (parcel.offset(row) for parcel in self._parcels for row in range(parcel.rows))
+        return (batch.offset(row) for batch in self._batches for row in range(batch.rows))
 
-    def append(self, parcel: Parcel) -> None:
+    def append(self, batch: Batch) -> None:
         """Put it behind the others."""
-        self._parcels.append(parcel)
-        self._rows += parcel.rows
+        self._batches.append(batch)
+        self._rows += batch.rows
 
-    def __iter__(self) -> Iterator[Parcel]:
-        return iter(self._parcels)
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._batches)
 
-    def first_below(self, offset: float) -> Parcel | None:
+    def first_below(self, offset: float) -> Batch | None:
         """The first records as far as they lie below an offset; None where none does. They stay until `drop`."""
-        if not self._parcels:
+        if not self._batches:
             return None
-        first = self._parcels[0]
+        first = self._batches[0]
         rows = first.rows_below(offset)
         return first.cut(0, rows) if rows else None
 
-    def drop(self, taken: Parcel) -> None:
+    def drop(self, taken: Batch) -> None:
         """Take out what `first_below` has returned."""
-        first = self._parcels.popleft()
+        first = self._batches.popleft()
         if taken.rows < first.rows:
-            self._parcels.appendleft(first.cut(taken.rows, first.rows))
+            self._batches.appendleft(first.cut(taken.rows, first.rows))
         self._rows -= taken.rows
 
     def clear(self) -> None:
         """Forget all."""
-        self._parcels.clear()
+        self._batches.clear()
         self._rows = 0
 
 
 def items_of(messages: Sequence[Message]) -> list[Item]:
-    """What the client library returned, as parcels and events in the same order."""
+    """What the client library returned, as batches and events in the same order."""
     if not any(map(Message.error, messages)):
-        return [parcel for group in _by_place(messages) for parcel in _growing(*group)]
+        return [batch for group in _by_place(messages) for batch in _growing(*group)]
     items: list[Item] = []
     for failed, group in groupby(messages, lambda message: message.error() is not None):
         run = list(group)
@@ -186,33 +191,37 @@ def items_of(messages: Sequence[Message]) -> list[Item]:
 
 
 def _by_place(messages: Sequence[Message]) -> Iterable[tuple[Place, list[Message]]]:
-    """Runs of messages of one partition."""
+    """Runs of messages of one partition. Asked without a line of Python per message."""
     if not messages:
         return []
-    place = place_of(messages[0])
-    # Most often all are of one: asked without a line of Python per message.
-    if _all_equal(map(Message.partition, messages), place[1]) and _all_equal(map(Message.topic, messages), place[0]):
-        return [(place, messages if isinstance(messages, list) else list(messages))]
-    return [(place, list(group)) for place, group in groupby(messages, place_of)]
+    topics: list[Any] = list(map(Message.topic, messages))
+    places: list[Any] = list(map(Message.partition, messages))
+    if len(set(topics)) > 1:
+        places = list(zip(topics, places, strict=True))
+    elif len(set(places)) == 1:
+        return [(place_of(messages[0]), messages if isinstance(messages, list) else list(messages))]
+    runs: list[tuple[Place, list[Message]]] = []
+    start = 0
+    for _, run in groupby(places):
+        stop = start + len(list(run))
+        runs.append((place_of(messages[start]), list(messages[start:stop])))
+        start = stop
+    return runs
 
 
-def _growing(place: Place, messages: list[Message]) -> Iterable[Parcel]:
-    """A parcel, or several where offsets go back: what was fetched anew.
+def _growing(place: Place, messages: list[Message]) -> Iterable[Batch]:
+    """A batch, or several where offsets go back: what was fetched anew.
 
     One call of the client library returns a partition's records in their order, so its ends tell.
     """
     if offset_of(messages[-1]) - offset_of(messages[0]) >= len(messages) - 1:
-        return [MessageParcel(place, messages)]
-    parcels, start = [], 0
+        return [MessageBatch(place, messages)]
+    batches, start = [], 0
     for row in range(1, len(messages)):
         if offset_of(messages[row]) <= offset_of(messages[row - 1]):
-            parcels.append(MessageParcel(place, messages[start:row]))
+            batches.append(MessageBatch(place, messages[start:row]))
             start = row
-    return [*parcels, MessageParcel(place, messages[start:])]
-
-
-def _all_equal(values: Iterable[Any], expected: object) -> bool:
-    return set(values) == {expected}
+    return [*batches, MessageBatch(place, messages[start:])]
 
 
 def hint_of(message: Message) -> int | None:

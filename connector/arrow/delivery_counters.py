@@ -70,7 +70,7 @@ class Block:
         self._words[RESOLVED] += 1
 
 
-class Tally:
+class DeliveryCounters:
     """The blocks and the log of one producer. Lives as long as records may carry its addresses."""
 
     def __init__(self) -> None:

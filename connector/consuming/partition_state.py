@@ -14,17 +14,20 @@ from ...partitioner.gates.gate import Gate
 from ...partitioner.gates.starts import Commit
 from ...partitioner.timeline import Timeline
 from ..messages import Place, key_of
+from .records.batches import Backlog, Batch
 from .records.late import Late
-from .records.parcels import Backlog, Parcel
+from .view import View
 
 
-class Owned:
+class PartitionState:
     """The state of one owned partition. Lives from assignment to revocation; used by the polling thread alone.
 
     started: its start offset is known. fetching: the client library reads it.
-    limit: records at or above it wait behind a closed gate. held: those already fetched.
+    limit: records at or above it wait behind a closed gate. held: those already fetched. closed: its first closed gate.
+    proof_looked: its progress when it was last found to owe no proof.
     record_end: next offset after the last record returned; `returned` may be further, past records that never show
     (transaction markers, aborted and compacted ones), as end-of-partition events tell.
+    in_place_end: next offset after the last record returned that was not late.
     held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
     seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
     announced: the newest epoch whose open gate the application has heard of. unannounced: the gate of which it could not be
@@ -43,6 +46,8 @@ class Owned:
     matter: `committed_epoch`.
     taken: next offset after what the client library has handed over here since it began; -1 for nothing.
     strays_up_to: next offset after the last stray that was counted.
+    end_seen, end_seen_at: an end of the log, and a time by which it was known. settled_end: an earlier one: what lies below
+    it was written before the newest look at the control topic began.
     """
 
     __slots__ = (
@@ -51,8 +56,11 @@ class Owned:
         "ahead_committed",
         "ahead_sent",
         "announced",
+        "closed",
         "committed",
         "committed_epoch",
+        "end_seen",
+        "end_seen_at",
         "eof",
         "fetched",
         "fetching",
@@ -61,6 +69,7 @@ class Owned:
         "given",
         "held",
         "held_keys",
+        "in_place_end",
         "inherited",
         "late",
         "let_through",
@@ -69,10 +78,12 @@ class Owned:
         "partition",
         "paused_by_user",
         "paused_for_hold",
+        "proof_looked",
         "record_end",
         "released",
         "sealed_at",
         "seen_closed",
+        "settled_end",
         "settled_in",
         "started",
         "stored",
@@ -87,7 +98,7 @@ class Owned:
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
         self.started = self.fetching = False
-        self.fetched = self._returned = self._processed = self.record_end = 0
+        self.fetched = self._returned = self._processed = self.record_end = self.in_place_end = 0
         self.late = Late()
         self.held_keys: Counter[bytes | None] = Counter()
         self.seen_closed: set[int] = set()
@@ -99,7 +110,8 @@ class Owned:
         self.eof = -1
         self.stored: int | None = None
         self.strays_up_to = 0
-        self.taken = -1
+        self.taken = self.end_seen = self.settled_end = -1
+        self.end_seen_at = -inf
         self.wanted: int | None = None
         self.committed: int | None = None
         self.ahead_sent = self.ahead_committed = ""
@@ -113,6 +125,8 @@ class Owned:
         self.paused_by_user = self.paused_for_hold = False
         self.flushed = self.announced = -1
         self.unannounced: Gate | None = None
+        self.closed: Gate | None = None
+        self.proof_looked: tuple[object, ...] | None = None
 
     @property
     def place(self) -> Place:
@@ -144,11 +158,34 @@ class Owned:
         self.committed, self.committed_epoch, self.note = offset, epoch, note
         self.settled_in = None
 
+    def progress(self, view: View) -> tuple[object, ...] | None:
+        """All that decides what a commit of it proves. None where that is no matter of a few numbers."""
+        if self.late:
+            return None
+        return (
+            view,
+            self.closed,
+            self.limit,
+            self.founded,
+            self._processed,
+            self._returned,
+            self.unfinished,
+            self.record_end,
+            self.released,
+            self.held.first if self.held else -1,
+            self.eof,
+            self.flushed,
+            self.committed,
+            self.committed_epoch,
+        )
+
     def start_at(self, offset: int) -> None:
         """Begin (again) at `offset`, with nothing fetched."""
         self.started = True
         self.settled_in = None
-        self.fetched = self.returned = self.processed = self.record_end = offset
+        self.fetched = self.returned = self.processed = self.record_end = self.in_place_end = offset
+        self.end_seen = self.settled_end = -1
+        self.end_seen_at = -inf
         self.late.clear()
         self.held_keys.clear()
         self.let_through = set()
@@ -203,6 +240,8 @@ class Owned:
         May be called again for the same one, when an exception has cut the first call short.
         """
         self.unfinished = True
+        if not self.late.has(offset):
+            self.in_place_end = max(self.in_place_end, offset + 1)
         self.record_end = max(self.record_end, offset + 1)
         self.returned = max(self._returned, offset + 1)
         self.late.gave(offset, self.record_end)
@@ -233,29 +272,36 @@ class Owned:
 
     @property
     def uncommitted(self) -> bool:
-        """Whether a commit would say anything new: another position, or more that is processed beyond the same one."""
+        """Whether a commit would say anything new: another position, or more that is processed beyond the same one.
+
+        Without the latter the next owner would repeat all that overtook a record that waits.
+        """
         return self.processed != (self.committed or 0) or self.ahead(self.processed) != self.ahead_committed
 
-    def hold_alone(self, record: Parcel) -> None:
+    def hold_alone(self, record: Batch) -> None:
         """One record waits behind a closed gate where single keys wait."""
         self.held.append(record)
         self.held_keys[key_of(record.message(0))] += 1
 
-    def let_go(self, parcel: Parcel, late: bool) -> None:
+    def let_go(self, batch: Batch, late: bool) -> None:
         """Held records may be returned; they leave the queue afterwards. late: one, perhaps behind later offsets."""
         if late:
-            self.late.released(parcel.last)
-            key = key_of(parcel.message(0))
+            self.late.released(batch.last)
+            key = key_of(batch.message(0))
             self.held_keys[key] -= 1
             if not self.held_keys[key]:
                 del self.held_keys[key]
         else:
-            self.released = max(self.released, parcel.last + 1)
+            self.released = max(self.released, batch.last + 1)
 
     def done_up_to(self, offset: int) -> None:
         """The application names a position of its own: all that it was given before it is done with."""
         if not self.late.done_up_to(offset):
             self.processed = self.processed_up_to(offset)
+        elif self.in_place_end <= self._processed:
+            # A late record's own position. Where nothing that came in its place is unfinished, only late ones lie below it:
+            # those not done with hold the position by themselves. Nothing else may follow that would move it.
+            self.processed = max(self._processed, self.processed_up_to(offset))
 
     def done_with_all(self) -> None:
         """The application is done with everything that it was given."""
@@ -269,7 +315,8 @@ class Owned:
     def _shown_up_to(self) -> int:
         """No record that is not returned yet lies below this: up to the end that was seen, or to the gate that holds one.
 
-        What lies before a closed gate may all be gone, compacted or aborted; then no end of partition shows up there.
+        What lies before a closed gate may all be gone, compacted or aborted; then no end of partition shows up there. If the
+        position stayed before that hole, every gate that waits for it would stay shut, this one in the end.
         """
         if self.queued:
             return -1

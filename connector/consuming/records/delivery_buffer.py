@@ -3,18 +3,22 @@
 A call's records are the application's once the call has returned, and not before: an exception, a signal handler's
 included, may end the call at any line. So a call leaves behind what it has collected, and its last act is to put a
 receipt in its place. The next call of any kind books the receipt; what has none comes again.
+
+poll() returns one record at a time, and most of its calls take it from a `Run`, which an earlier call has collected. There
+the number of records that were returned is the receipt.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message
 
 from ...messages import Place, place_of
 from ..membership import Membership
-from .parcels import Item, Parcel
+from .batches import Batch, Item
 
 _OF_A_POSITION = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
@@ -29,17 +33,62 @@ class Receipt:
 NOTHING = Receipt()
 
 
-class Outbox:
-    """Between intake and application. Used by one thread at a time.
+class Run:
+    """Records that were judged and may be returned, for poll() to return one by one, from any thread and without the turn.
 
-    ready: what may be returned, in order. last: what the last call has collected, or its receipt.
+    messages: all of them, in order. next: how many were returned. end: how many may be; 0 once it is over.
+    until: the time at which a poll has to do more than to return the next one. Seconds of the clock.
+    gave, finished: how many are booked as returned, and as processed.
+    """
+
+    __slots__ = ("_at", "_base", "_items", "end", "finished", "gave", "messages", "next", "until")
+
+    def __init__(self, items: list[Item], messages: list[Message], end: int, until: float) -> None:
+        self._items, self.messages, self.end, self.until = items, messages, end, until
+        self.next = self.gave = self.finished = 0
+        self._at = self._base = 0  # the item in which row `gave` lies, and that item's first row
+
+    def rows(self, start: int, stop: int) -> Iterator[tuple[Place, int]]:
+        """The place and the last offset of each run of rows in [start, stop); events have none. start: `gave` or more."""
+        at, base = self._at, self._base
+        while base < stop:
+            item = self._items[at]
+            above = base + _rows(item)
+            if above > start and not isinstance(item, Message):
+                yield item.place, item.offset(min(stop, above) - base - 1)
+            if above <= stop:
+                at += 1
+            else:
+                break
+            base = above
+        self._at, self._base = at, base
+
+    def rest(self) -> list[Item]:
+        """What was not returned."""
+        rest: list[Item] = []
+        base = 0
+        for item in self._items:
+            above = base + _rows(item)
+            if above > self.next:
+                skipped = max(0, self.next - base)
+                rest.append(item if isinstance(item, Message) else item.cut(skipped, item.rows))
+            base = above
+        return rest
+
+
+class DeliveryBuffer:
+    """Between intake and application. Used by one thread at a time, but for the records of a run.
+
+    ready: what may be returned, in order. last: what the last call has collected, its receipt, or the run that it has left.
+    run: the same run, for poll(); None once it is over.
     """
 
     def __init__(self, members: Membership) -> None:
         self._members = members
         self.ready: deque[Item] = deque()
         self._paused: dict[Place, list[Item]] = {}
-        self.last: list[Item] | Receipt = NOTHING
+        self.last: list[Item] | Receipt | Run = NOTHING
+        self.run: Run | None = None
         self.count = 0
 
     def begin(self) -> None:
@@ -49,17 +98,61 @@ class Outbox:
         self.last = []
         self.count = 0
 
-    def book(self, returned: set[Place]) -> None:
-        """Note what the application was given last, and add its partitions to `returned`. May be called twice."""
+    def offer(self, end: int, until: float) -> bool:
+        """Leave what was collected to poll(), up to `end` records and until then. False when it is nothing."""
+        assert isinstance(self.last, list)
+        if not self.last:
+            return False
+        run = Run(self.last, self.messages(), min(end, self.count), until)
+        self.last = run
+        self.run = run
+        return True
+
+    def end(self) -> None:
+        """Nothing more is returned of the run."""
+        run = self.last
+        if isinstance(run, Run):
+            # A poll on another thread that has looked at `until` already looks at this too.
+            run.end = 0
+            self.run = None
+
+    def take_back(self) -> None:
+        """What the run has left comes with the next call. It is over, and booked."""
+        if isinstance(self.last, Run):
+            self.last = self.last.rest()
+
+    def book(self, returned: set[Place], finished: Callable[[], None]) -> None:
+        """Note what the application was given last, and add its partitions to `returned`. May be called twice.
+
+        finished: called when `returned` is done with, since the application has come back for more after it.
+        """
         receipt = self.last
-        if not isinstance(receipt, Receipt) or not receipt.runs:
-            return
-        for place, last in receipt.runs:
-            owned = self._members.owned.get(place)
-            if owned is not None:
-                returned.add(place)
-                owned.gave(last)
-        self.last = NOTHING
+        if isinstance(receipt, Run):
+            self._book(receipt, returned, finished)
+        elif isinstance(receipt, Receipt) and receipt.runs:
+            for place, last in receipt.runs:
+                self._gave(place, last, returned)
+            self.last = NOTHING
+
+    def _book(self, run: Run, returned: set[Place], finished: Callable[[], None]) -> None:
+        """Whoever was given a record of a run had come back for it: with all before it the application is done."""
+        upto = run.next  # read once: a poll may go on meanwhile
+        if run.finished < upto - 1:
+            for place, last in run.rows(run.gave, upto - 1):
+                self._gave(place, last, returned)
+            run.gave = max(run.gave, upto - 1)
+            finished()
+            run.finished = upto - 1
+        if run.gave < upto:
+            for place, last in run.rows(run.gave, upto):
+                self._gave(place, last, returned)
+            run.gave = upto
+
+    def _gave(self, place: Place, last: int, returned: set[Place]) -> None:
+        owned = self._members.owned.get(place)
+        if owned is not None:
+            returned.add(place)
+            owned.gave(last)
 
     def collect(self, wanted: int, events: bool = True) -> Message | None:
         """Take up to `wanted` in all from what is ready.
@@ -112,7 +205,11 @@ class Outbox:
                 messages += item.messages()
         return messages
 
-    def parcels(self) -> list[Parcel]:
+    def places(self) -> set[Place]:
+        """The partitions of what was collected, events left out."""
+        return {item.place for item in self.batches()}
+
+    def batches(self) -> list[Batch]:
         """What was collected, without events."""
         assert isinstance(self.last, list)
         return [item for item in self.last if not isinstance(item, Message)]
@@ -132,12 +229,12 @@ class Outbox:
         for place in places & self._paused.keys():
             del self._paused[place]
         for unseen in (self.ready, self.last, waiting):
-            if not isinstance(unseen, Receipt):
+            if not isinstance(unseen, Receipt | Run):
                 kept = [item for item in unseen if not _concerns(item, places)]
                 unseen.clear()
                 unseen.extend(kept)
         if isinstance(self.last, list):
-            self.count = sum(1 if isinstance(item, Message) else item.rows for item in self.last)
+            self.count = sum(map(_rows, self.last))
 
     def drop_all(self, waiting: deque[Item]) -> None:
         """Forget all records that the application has not seen; they will be fetched again."""
@@ -169,6 +266,10 @@ def _of_a_position(event: Message) -> bool:
 
 def _concerns(item: Item, places: set[Place]) -> bool:
     return (not isinstance(item, Message) or _of_a_position(item)) and _place(item) in places
+
+
+def _rows(item: Item) -> int:
+    return 1 if isinstance(item, Message) else item.rows
 
 
 def _place(item: Item) -> Place:

@@ -1,0 +1,111 @@
+"""An admin client that is made when first needed, and what is asked of a group's coordinator through it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from typing import Any, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tenacity import retry_if_exception, stop_after_delay, wait_exponential
+
+from . import clock
+from .attempts import Attempts
+from .config import connection_of
+from .kafka_errors import COORDINATOR_MOVES
+
+T = TypeVar("T")
+
+# Seconds; the longest limit of a request that the client library takes.
+_LONGEST = 3600.0
+
+
+class AdminLink:
+    """One cluster's admin client; threads may share it.
+
+    An admin request to a coordinator that has run out ends the whole process, by an assertion of the client library (2.16), as
+    soon as the coordinator is found. So such a request does not run out: the waiting for it ends in time, and its client is
+    given up with it. What was not sent by then is never sent, also where it would change a group. A coordinator that moves is
+    asked again for as long.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """config: the client's settings, of which those of the connection are taken."""
+        self._config = connection_of(config)
+        self._client: AdminClient | None = None
+        self._used = 0.0
+        self._making = threading.Lock()
+
+    @property
+    def client(self) -> AdminClient:
+        """The client of this moment. With an `oauth_cb`, making it takes the client library a second.
+
+        Hold it in a variable while an answer is awaited: one that is dropped never answers. Not to be kept.
+        """
+        with self._making:
+            self._used = clock.now()
+            if self._client is None:
+                self._client = AdminClient(self._config)
+            return self._client
+
+    def close(self) -> None:
+        """Release the client; one is made again when needed."""
+        self.close_idle(0.0)
+
+    def close_idle(self, seconds: float) -> None:
+        """Release the client if nobody has asked for it for so long."""
+        with self._making:
+            idle = clock.now() - self._used >= seconds
+            client, self._client = (self._client, None) if idle else (None, self._client)
+        del client  # its threads are waited for here, without the lock
+
+    def describe_group(self, group: str, timeout: float) -> Any:
+        """The library's description of a group. Raises KafkaException: _TIMED_OUT after `timeout` seconds."""
+        return self._of_group(group, timeout, lambda client, **limit: client.describe_consumer_groups([group], **limit))
+
+    def delete_group(self, group: str, timeout: float) -> None:
+        """Delete a group and its commits. Raises as describe_group; after _TIMED_OUT it may have happened."""
+        self._of_group(group, timeout, lambda client, **limit: client.delete_consumer_groups([group], **limit))
+
+    def set_offsets(self, group: str, places: list[TopicPartition], timeout: float) -> None:
+        """Commit these offsets for a group without members. Raises as delete_group, and what is wrong with a partition."""
+        request = [ConsumerGroupTopicPartitions(group, places)]
+        found = self._of_group(
+            group, timeout, lambda client, **limit: client.alter_consumer_group_offsets(request, **limit)
+        )
+        for place in found.topic_partitions:
+            if place.error is not None:
+                raise KafkaException(place.error)
+
+    def _renew(self) -> None:
+        with self._making:
+            self._client = None
+
+    def _of_group(self, group: str, timeout: float, ask: Callable[..., Mapping[str, Future[T]]]) -> T:
+        def once() -> T:
+            client = self.client  # held while the answer is awaited: one that is dropped never answers
+            try:
+                return ask(client, request_timeout=_LONGEST)[group].result(timeout)
+            except FutureTimeout:
+                del client  # the error would hold it, and what it has not sent could be sent after all
+                self._renew()
+                silence = f"the coordinator of group {group} has not answered for {timeout:g} s"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, silence)) from None
+            except KafkaException as raised:
+                if _moves(raised):
+                    self._renew()  # this client goes on asking the coordinator that it knows
+                raise
+
+        return Attempts(
+            retry=retry_if_exception(_moves),
+            stop=stop_after_delay(timeout),
+            wait=wait_exponential(multiplier=0.1, max=1.0),
+            reraise=True,
+        )(once)
+
+
+def _moves(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in COORDINATOR_MOVES
