@@ -15,7 +15,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 @click.command()
-@click.option("--only", default="", help="Ids of measures, as P9,P13. All when not given.")
+@click.option("--only", default="", help="Ids of measures, such as P9,P13. [default: all]")
 @click.option("--quick", is_flag=True, help="A short form that shows that a measure works; its figures mean little.")
 @click.option(
     "--results",

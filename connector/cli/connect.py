@@ -6,12 +6,13 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...partitioner.errors import BrokerUnreachableError, ConfigError, PeerError, UsageError
+from ...partitioner.errors import ConfigError, PeerError, UsageError
 from .. import clock
 from .connecting import read_properties
 from .output import emit, emit_json, output_option
@@ -19,6 +20,27 @@ from .signals import stopped_by_signals
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _LOOK = 0.5
+
+_DRY_RUN = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check all that a start would refuse: settings, connectors, the listener. Start nothing.",
+)
+
+
+class WorkerUnreachableError(PeerError):
+    """No worker's REST answers at the URL."""
+
+    retriable = True
+
+    def __init__(self, url: str, detail: str) -> None:
+        super().__init__(url, detail)
+        self.url, self.detail = url, detail
+
+    def __str__(self) -> str:
+        return (
+            f"no worker answers at {self.url} ({self.detail}): check that one runs there, or name another one by --url"
+        )
 
 
 @click.group()
@@ -29,7 +51,7 @@ def connect() -> None:
 @connect.command()
 @click.argument("worker", type=_FILE)
 @click.argument("connectors", type=_FILE, nargs=-1)
-@click.option("--dry-run", is_flag=True, help="Check all settings, start nothing.")
+@_DRY_RUN
 @output_option
 def standalone(worker: Path, connectors: Sequence[Path], dry_run: bool, output: str) -> None:
     """Run one worker by itself, until SIGTERM or SIGINT.
@@ -48,7 +70,7 @@ def standalone(worker: Path, connectors: Sequence[Path], dry_run: bool, output: 
 
 @connect.command()
 @click.argument("worker", type=_FILE)
-@click.option("--dry-run", is_flag=True, help="Check all settings, start nothing.")
+@_DRY_RUN
 @output_option
 def distributed(worker: Path, dry_run: bool, output: str) -> None:
     """Run one worker of a group, until SIGTERM or SIGINT. Connectors are made by its REST.
@@ -59,7 +81,9 @@ def distributed(worker: Path, dry_run: bool, output: str) -> None:
 
 
 @connect.command()
-@click.option("--url", default="http://localhost:8083", show_default=True, help="The REST of any worker.")
+@click.option(
+    "--url", default="http://localhost:8083", show_default=True, help="The address of any worker's REST interface."
+)
 @click.option("--token-file", type=_FILE, default=None, help="A file that holds the worker's rest.token.")
 @click.option("--connector", required=True, help="The sink connector.")
 @output_option
@@ -71,7 +95,9 @@ def parked(url: str, token_file: Path | None, connector: str, output: str) -> No
 
 
 @connect.command()
-@click.option("--url", default="http://localhost:8083", show_default=True, help="The REST of any worker.")
+@click.option(
+    "--url", default="http://localhost:8083", show_default=True, help="The address of any worker's REST interface."
+)
 @click.option("--token-file", type=_FILE, default=None, help="A file that holds the worker's rest.token.")
 @click.option("--connector", required=True, help="The sink connector.")
 @click.option("--topic", required=True, help="The topic of the key.")
@@ -112,6 +138,21 @@ def release(
     emit(output, document, ("TOPIC", "KEY", "MODE"), [[topic, key, mode]])
 
 
+@connect.command("new-plugin")
+@click.argument("name")
+@click.option("--directory", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Where to make it.")
+@output_option
+def new_plugin(name: str, directory: Path, output: str) -> None:
+    """Make a Python package with a source, a sink and a test that runs them on a real broker.
+
+    NAME is the package's, such as my-lines.
+    """
+    from ..connect.plugin_template import write
+
+    made = [str(path) for path in write(name, directory)]
+    emit(output, {"name": name, "files": made}, ("FILE",), [[path] for path in made])
+
+
 def _run(
     worker: Path, in_group: bool, begin: Callable[[Any], None], dry_run: bool, output: str, configs: Sequence[Any]
 ) -> None:
@@ -119,12 +160,19 @@ def _run(
     try:
         from ..connect.rest.process import WorkerProcess
         from ..connect.rest.security import listener_of
+        from ..connect.rest.server import bind
         from ..connect.runtime.launch import Parts
+        from ..connect.runtime.operations.checking import checked
     except ImportError as error:
         raise ConfigError("connect", f"{error.name} is not installed", "pip install 'keyorder[connect]'") from error
     settings = _properties(worker)
     if dry_run:
-        listener_of(Parts.of(settings, in_group).parsed)
+        parts = Parts.of(settings, in_group)
+        listener = listener_of(parts.parsed)
+        if listener is not None:
+            bind(listener).close()
+        for config in configs:
+            checked(parts.plugins, parts.settings, parts.resolver, config["name"], config)
         emit_json({"dry_run": True, "connectors": [config["name"] for config in configs]})
         return
     logging.basicConfig(
@@ -132,12 +180,24 @@ def _run(
     )
     logging.getLogger("keyorder").setLevel(logging.INFO)
     logging.getLogger("keyorder.librdkafka").setLevel(logging.ERROR)
+    _raise_descriptor_limit()
     with stopped_by_signals() as stop, WorkerProcess(settings, in_group) as process:
         begin(process)
         _tell(output, "started", url=process.url, worker=process.operations.herder.worker_id)
         while not stop.wait(_LOOK):
             process.check()
     _tell(output, "stopped")
+
+
+def _raise_descriptor_limit() -> None:
+    """As many open files as this user may have, as a JVM does at its start: each task's clients need some dozens."""
+    try:
+        import resource
+    except ImportError:  # no POSIX system: no such limit
+        return
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(ValueError, OSError):  # a hard limit that the system does not take as a soft one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _tell(output: str, event: str, **facts: str) -> None:
@@ -180,7 +240,7 @@ def _ask(method: str, url: str, token_file: Path | None, body: Any = None) -> di
         answer = requests.request(method, url, json=body, headers=headers, timeout=30)
         document: dict[str, Any] = answer.json()
     except requests.RequestException as error:
-        raise BrokerUnreachableError(url, f"no worker answers: {type(error).__name__}") from error
+        raise WorkerUnreachableError(url, type(error).__name__) from error
     if answer.status_code in (400, 404):
         raise UsageError(document["message"])
     if not answer.ok:

@@ -6,15 +6,14 @@ import json
 import uuid
 from base64 import b64encode
 from collections.abc import Callable
-from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any
 
 import click
 from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import TopicNotFoundError
 from .. import clock
+from ..admin_link import AdminLink
 from ..consuming.consumer import OrderedConsumer
 from ..metadata import cluster_metadata
 from .connecting import Connection, connection_options, pairs
@@ -31,16 +30,16 @@ CONSOLE_GROUP = "keyorder-console-"
 @click.option(
     "--from-beginning", is_flag=True, help="Where the group has no offsets, begin at the log's start, not its end."
 )
-@click.option("--max-messages", type=click.IntRange(min=1), default=None, help="Stop after so many.")
+@click.option("--max-messages", type=click.IntRange(min=1), default=None, help="Stop after so many records.")
 @click.option(
     "--idle-timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=None,
-    help="Stop when no record came for so many seconds. [default: go on until interrupted]",
+    help="Stop when no record has come for so many seconds. [default: go on until interrupted]",
 )
-@click.option("--print-key", is_flag=True, help="Key, separator, value. In JSON the key is always there.")
+@click.option("--print-key", is_flag=True, help="Print key and separator before the value. JSON always has the key.")
 @click.option("--key-separator", default="\t", help="Between key and value. [default: a tab]")
-@click.option("--print-place", is_flag=True, help="Partition and offset in front.")
+@click.option("--print-place", is_flag=True, help="Print partition and offset before each record.")
 @click.option("--consumer-property", multiple=True, metavar="NAME=VALUE", help="A setting of the consumer.")
 @output_option
 @connection_options(timeout=30)
@@ -57,7 +56,7 @@ def consume(
     consumer_property: tuple[str, ...],
     output: str,
 ) -> None:
-    """Print records as they come; with --output json one object a line. Ends by --max-messages, --idle-timeout or Ctrl-C."""
+    """Print records as they come; with --output json one object a line. It ends by --max-messages, --idle-timeout or Ctrl-C."""
     admin = connection.reach()
     if topic not in cluster_metadata(admin, connection.bootstrap_servers, connection.timeout).topics:
         raise TopicNotFoundError(topic)
@@ -82,7 +81,7 @@ def consume(
     finally:
         if group is None:
             # Closed gates open by commits, so even this group has some: left behind, they would show as its lag.
-            _delete(admin, name)
+            _delete(AdminLink(config), name)
 
 
 def _print_records(
@@ -103,14 +102,12 @@ def _print_records(
         show(message)
 
 
-def _delete(admin: AdminClient, group: str) -> None:
+def _delete(cluster: AdminLink, group: str) -> None:
     try:
-        admin.delete_consumer_groups([group], request_timeout=10)[group].result(11)
+        cluster.delete_group(group, 10)
     except KafkaException as raised:
         if raised.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
             click.echo(f"The group {group} of this run could not be deleted: {raised.args[0].str()}", err=True)
-    except FutureTimeout:
-        click.echo(f"The group {group} of this run could not be deleted: no answer", err=True)
 
 
 def document_of(message: Message) -> dict[str, Any]:

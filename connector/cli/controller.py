@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ...partitioner.errors import KeyorderError
+from ...partitioner.errors import ConfigError, KeyorderError
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
+from ..topology.claims import Claims
 from ..topology.drain_job import DrainJob
+from ..topology.expired_writer_job import ExpiredWriterJob
 from ..topology.folding import FoldJob
-from ..topology.forget_job import ForgetJob
 from ..topology.scaling_policy import ScalingPolicies, load_policies
 from ..topology.supervised import SupervisedCluster
 from ..topology.supervisor import Event, Job, Supervisor, failure
@@ -23,6 +25,9 @@ from .connecting import Connection, connection_options
 from .main import exit_code
 from .output import output_option
 from .signals import stopped_by_signals
+
+if TYPE_CHECKING:
+    from ..monitoring.monitor import Monitor
 
 # How long a change under way may take to end after a signal; records are held for 20 s at most.
 _GRACE = 25.0
@@ -35,7 +40,7 @@ _GRACE = 25.0
     type=click.FloatRange(min=0),
     default=15.0,
     show_default=True,
-    help="Seconds that an open change may stand still. Before records are held, in its plan, four times as many.",
+    help="Seconds without progress after which an open change is taken over; four times as many before records are held.",
 )
 @click.option(
     "--interval",
@@ -49,16 +54,32 @@ _GRACE = 25.0
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
     metavar="POLICY.toml",
-    help="Grow and shrink by this policy; what would be done is only told unless --apply is given.",
+    help="Grow and shrink by this policy; its decisions are only printed unless --apply is given.",
 )
-@click.option("--apply", is_flag=True, help="Carry decisions of --autoscale out.")
-@click.option("--dry-run", is_flag=True, help="Only tell decisions of --autoscale. This is the default.")
+@click.option("--apply", is_flag=True, help="Carry out what --autoscale decides.")
+@click.option("--dry-run", is_flag=True, help="Only print what --autoscale decides. This is the default.")
 @click.option(
     "--forget-writers-after",
     type=click.FloatRange(min=60),
     default=3600.0,
     show_default=True,
     help="Seconds after which records of writers that are gone are erased from the control topic.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    envvar="KEYORDER_METRICS_PORT",
+    show_envvar=True,
+    help="Serve /metrics for Prometheus, /healthz and /readyz there; 0 for a free port. Needs keyorder[metrics].",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    envvar="KEYORDER_METRICS_HOST",
+    show_default=True,
+    show_envvar=True,
+    help="The address to serve them on. There is no login: open it to your monitoring alone.",
 )
 @click.option("--once", is_flag=True, help="End when what is open now is finished and each load was measured once.")
 @output_option
@@ -72,6 +93,8 @@ def controller(
     apply: bool,
     dry_run: bool,
     forget_writers_after: float,
+    metrics_port: int | None,
+    metrics_host: str,
     once: bool,
     output: str,
 ) -> None:
@@ -90,15 +113,18 @@ def controller(
     cluster = SupervisedCluster(connection.config, connection.timeout)
     jobs: list[Job] = []
     supervisor = Supervisor(cluster, topics, jobs, takeover_after, policies, apply)
-    jobs += periodic_jobs(connection, lambda: supervisor.only_mine(cluster.timelines()), lambda: supervisor.running)
-    forgetting = ForgetJob(connection.config, forget_writers_after)
+    jobs += periodic_jobs(connection, lambda: supervisor.timelines, supervisor.claims)
+    forgetting = ExpiredWriterJob(connection.config, forget_writers_after)
     jobs.append(forgetting)
     facts = {"topics": list(topics) or "all", "autoscale": _mode(policies, apply), "takeover_after_s": takeover_after}
     code = 0
+    monitor = None if metrics_port is None else _monitored(connection, topics, metrics_host, metrics_port)
+    if monitor is not None:
+        facts["metrics"] = f"http://{metrics_host}:{monitor.port}/metrics"
     with stopped_by_signals() as stop:
         _tell(Event("started", facts=facts), output)
         try:
-            code = _turns(supervisor, stop, interval, once, output)
+            code = _turns(supervisor, stop, interval, once, output, monitor)
         except KeyorderError as error:
             if output != "json":
                 raise
@@ -107,16 +133,35 @@ def controller(
             code = exit_code(error)
         finally:
             _end(supervisor, output)
-            forgetting.close()
-            cluster.close()
+            if not supervisor.at_work:  # else the process ends with what is under way
+                forgetting.close()
+                cluster.close()
+            if monitor is not None:
+                monitor.close()
     click.get_current_context().exit(code)
 
 
-def _turns(supervisor: Supervisor, stop: threading.Event, interval: float, once: bool, output: str) -> int:
+def _monitored(connection: Connection, topics: Sequence[str], host: str, port: int) -> Monitor:
+    try:
+        from ..monitoring.monitor import Monitor
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "--metrics-port", f"{error.name} is not installed", "pip install 'keyorder[metrics]'"
+        ) from error
+    return Monitor(connection.config, topics, host, port)
+
+
+def _turns(
+    supervisor: Supervisor, stop: threading.Event, interval: float, once: bool, output: str, monitor: Monitor | None
+) -> int:
     """Turn after turn, until there is a reason to end. The exit code."""
     failed = False
     while not stop.is_set():
+        if monitor is not None:
+            monitor.counts.turn()
         events = supervisor.turn(clock.now())
+        if monitor is not None:
+            monitor.counts.turned(events)
         for event in events:
             _tell(event, output)
             failed = failed or event.event in ("failed", "unreachable", "unreadable")
@@ -126,18 +171,16 @@ def _turns(supervisor: Supervisor, stop: threading.Event, interval: float, once:
     return 1 if once and failed else 0
 
 
-def periodic_jobs(
-    connection: Connection, timelines: Callable[[], Mapping[str, Timeline]], busy: Callable[[], Collection[str]]
-) -> list[Job]:
-    """What runs beside the changes. timelines: the topics to look after. busy: those that are being changed here."""
-    return [DrainJob(connection.config, timelines, busy), FoldJob(connection.config, timelines, busy)]
+def periodic_jobs(connection: Connection, timelines: Callable[[], Mapping[str, Timeline]], claims: Claims) -> list[Job]:
+    """What runs beside the changes. timelines: the topics to look after. claims: those that are worked at here."""
+    return [DrainJob(connection.config, timelines, claims), FoldJob(connection.config, timelines, claims)]
 
 
 def _end(supervisor: Supervisor, output: str) -> None:
-    """Wait a while for changes under way: one that is cut off holds records until somebody finishes it."""
+    """Wait a while for changes and jobs under way: a change that is cut off holds records until somebody finishes it."""
     deadline = clock.now() + _GRACE
     pause = threading.Event()
-    while supervisor.running and clock.now() < deadline:
+    while supervisor.at_work and clock.now() < deadline:
         for event in supervisor.finished(clock.now()):
             _tell(event, output)
         pause.wait(0.1)
@@ -155,7 +198,7 @@ def _tell(event: Event, output: str) -> None:
     if output == "json":
         click.echo(json.dumps({**document, "at_ms": clock.wall_ms()}, default=str))
         return
-    words = [str(document.pop("event"))]
+    words = [clock.utc_now(), str(document.pop("event"))]
     if "topic" in document:
         words.append(str(document.pop("topic")))
     error = document.pop("error", None)

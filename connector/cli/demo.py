@@ -23,7 +23,7 @@ from .output import output_option
     help="The partition counts that the topic goes through.",
 )
 @click.option("--rate", type=int, default=2_400, show_default=True, help="Records a second, on each of the two topics.")
-@click.option("--keys", type=int, default=24_000, show_default=True, help="How many keys there are, hot ones apart.")
+@click.option("--keys", type=int, default=24_000, show_default=True, help="The number of keys, without the hot ones.")
 @click.option("--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Brokers to start.")
 @click.option("--bootstrap-server", default=None, help="Use this cluster (host:port) and start no broker.")
 @click.option(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 from dataclasses import asdict
 from typing import Any
 
 import click
 
+from ...partitioner.errors import OrderError
+from ..acting_user import acting_user
 from ..groups.group_admin import ClosedGate, GroupAdmin
 from .connecting import Connection, connection_options
-from .output import echo_wrapped, emit, emit_json, output_option
+from .output import echo_wrapped, emit, emit_json, output_option, unreadable_document, warn_of_unreadable
 
 
 @click.group()
@@ -32,15 +32,24 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
     """
     connection.reach()
     admin = GroupAdmin(connection.config)
+    unreadable: dict[str, OrderError] = {}
     if group is not None:
         admin.require(group)
-        read = {group: admin.topics_of(group) if topic is None else [topic]}
+        read = {group: admin.topics_of(group, unreadable) if topic is None else [topic]}
+    elif topic is not None:
+        admin.timeline(topic)
+        read = {each: [topic] for each in admin.groups_of(topic)}
     else:
-        read = {each.group: [t for t in each.topics if topic in (None, t)] for each in admin.groups()}
+        read = {each.group: list(each.topics) for each in admin.groups(unreadable)}
     pairs = [(name, each) for each, names in read.items() for name in names]
     found = [gate for name, each in pairs for gate in admin.closed_gates(name, each)]
     waived = [waiver for name, each in pairs for waiver in admin.waivers(name, each)]
-    document = {"group": group, "gates": [document_of(g) for g in found], "waivers": [asdict(w) for w in waived]}
+    document = {
+        "group": group,
+        "gates": [document_of(g) for g in found],
+        "waivers": [asdict(w) for w in waived],
+        "unreadable": unreadable_document(unreadable),
+    }
     columns = ("group", "topic", "partition", "epoch", "waits for", "needs", "at", "reason")
     rows = [
         (g.group, g.topic, g.partition, g.epoch, g.waits_for, g.needs_offset, g.at_offset, g.reason.value)
@@ -51,6 +60,7 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
     else:
         emit(output, document, columns, rows)
     if output == "table":
+        warn_of_unreadable(unreadable)
         for gate in found:
             echo_wrapped(f"{gate.group}, {gate.topic}[{gate.partition}]: {gate.detail}", "  ")
         for waiver in waived:
@@ -65,7 +75,7 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
 @click.option("--partition", type=click.IntRange(min=0), required=True, help="The partition that waits.")
 @click.option("--epoch", type=click.IntRange(min=1), default=None, help="Which gate. [default: the first closed one]")
 @click.option("--why", required=True, help="The reason, for the record.")
-@click.option("--who", default=None, help="Who answers for it. [default: user@host]")
+@click.option("--who", default=None, help="Who is responsible for it. [default: user@host]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 @output_option
@@ -84,8 +94,8 @@ def release(
 ) -> None:
     """Force a gate open for one group before its source partition is caught up.
 
-    Keys that came to the partition may then be delivered before their older records. It is written down with who, when
-    and why; members honour it at once, and a later `groups reset` takes it back.
+    Keys that came to the partition may then be delivered before their older records. Who, when and why are
+    recorded; members act on it at once, and a later `groups reset` takes it back.
     """
     connection.reach()
     admin = GroupAdmin(connection.config)
@@ -96,7 +106,7 @@ def release(
         epoch = min(closed, key=lambda g: g.begins).epoch
     chosen = [g for g in closed if g.epoch == epoch]
     behind = {g.waits_for: g.needs_offset - g.at_offset for g in chosen}
-    who = who or f"{getpass.getuser()}@{socket.gethostname()}"
+    who = who or acting_user()
     if output == "table":
         for q, offsets in sorted(behind.items()):
             click.echo(f"Up to {offsets} records of {topic}[{q}] may then come after newer ones of their keys.")

@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+from ...partitioner.errors import OrderError
 from ..groups.group_admin import GroupAdmin, GroupStatus
 from ..groups.resetting import Point, Reset, Target, milliseconds_of
 from .connecting import Connection, connection_options
-from .output import emit, emit_json, emit_table, output_option
+from .output import emit, emit_json, emit_table, output_option, unreadable_document, warn_of_unreadable
 
 
 @click.group()
@@ -25,13 +26,17 @@ def groups() -> None:
 def list_(connection: Connection, output: str) -> None:
     """List the groups that have committed offsets on a managed topic, with their lag and closed gates."""
     connection.reach()
-    found = GroupAdmin(connection.config).groups()
+    unreadable: dict[str, OrderError] = {}
+    found = GroupAdmin(connection.config).groups(unreadable)
     columns = ("GROUP", "STATE", "MEMBERS", "TOPICS", "LAG", "CLOSED-GATES")
     rows = [(g.group, g.state, g.members, ",".join(g.topics), g.lag, g.closed_gates) for g in found]
     if output == "table" and not found:
         click.echo("No group has committed offsets on a managed topic")
     else:
-        emit(output, {"groups": [asdict(each) for each in found]}, columns, rows)
+        document = {"groups": [asdict(each) for each in found], "unreadable": unreadable_document(unreadable)}
+        emit(output, document, columns, rows)
+    if output == "table":
+        warn_of_unreadable(unreadable)
 
 
 @groups.command()
@@ -44,7 +49,8 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
     connection.reach()
     admin = GroupAdmin(connection.config)
     admin.require(group)
-    topics = admin.topics_of(group) if topic is None else [topic]
+    unreadable: dict[str, OrderError] = {}
+    topics = admin.topics_of(group, unreadable) if topic is None else [topic]
     found = [admin.describe(group, name) for name in topics]
     state = found[0].state if found else "Dead"
     partitions = [row for status in found for row in _documents(status)]
@@ -53,7 +59,10 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
         "state": state,
         "members": found[0].members if found else 0,
         "partitions": partitions,
+        "unreadable": unreadable_document(unreadable),
     }
+    if output == "table":
+        warn_of_unreadable(unreadable)
     columns = (
         "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
         "EPOCH-FLUSHED", "GATE",
@@ -73,12 +82,14 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
 @groups.command()
 @click.option("--group", required=True, help="The consumer group; it must be empty.")
 @click.option("--topic", required=True, help="The topic, all partitions of it.")
-@click.option("--to-earliest", is_flag=True, help="To the beginnings of the logs.")
-@click.option("--to-latest", is_flag=True, help="To their ends.")
+@click.option("--to-earliest", is_flag=True, help="To the start of each partition's log.")
+@click.option("--to-latest", is_flag=True, help="To the end of each partition's log.")
 @click.option("--to-datetime", default=None, metavar="TIME", help="To a time, such as 2026-01-31T12:00:00+00:00.")
 @click.option("--to-epoch", type=click.IntRange(min=0), default=None, help="To where this epoch of the layout began.")
 @click.option("--to-offset", type=click.IntRange(min=0), default=None, help="To this offset on every partition.")
-@click.option("--shift-by", type=int, default=None, help="By so many records on every partition; negative goes back.")
+@click.option(
+    "--shift-by", type=int, default=None, help="By so many records on every partition; a negative number goes back."
+)
 @click.option("--execute", is_flag=True, help="Do it. Without this the offsets are only shown.")
 @click.option("--dry-run", is_flag=True, help="Only show the offsets, which is the default.")
 @output_option

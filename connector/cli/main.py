@@ -15,6 +15,7 @@ import click
 
 from ..._version import __version__
 from ...partitioner.errors import KeyorderError, OrderError, UsageError
+from ..interruptible import raise_lost
 from .output import emit_json, error_document, wants_json
 
 # Name of a command: "module below keyorder:click command". Imported when called for, so that one
@@ -87,7 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(words: list[str]) -> int:
     try:
-        result = cli.main(words, prog_name="keyorder", standalone_mode=False)
+        try:
+            result = cli.main(words, prog_name="keyorder", standalone_mode=False)
+        except SystemError as error:
+            raise_lost(error)
         # Without its standalone mode click hands back the code of ctx.exit(code).
         return result if isinstance(result, int) else DONE
     except (click.Abort, KeyboardInterrupt):

@@ -45,6 +45,15 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return chosen == "json"
 
 
+def shown_bytes(data: bytes) -> str:
+    """A key or a value for people: its text where it is UTF-8 that a terminal can show, Python's notation where it is not."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return repr(data)
+    return text if text and text.isprintable() else repr(data)
+
+
 def emit_json(document: Mapping[str, Any]) -> None:
     """One JSON object on stdout. Names keep the order in which they are documented."""
     click.echo(json.dumps(document, indent=2, default=str))
@@ -74,7 +83,7 @@ def table_or_blocks(
     from rich.console import Console
     from rich.table import Table
 
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [[_text(cell) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in columns:
         table.add_column(column, no_wrap=True)
@@ -88,6 +97,23 @@ def table_or_blocks(
     names = max(map(len, columns))
     blocks = ["\n".join(f" {name:{names}}  {cell}" for name, cell in zip(columns, row, strict=True)) for row in cells]
     return "\n\n".join([*([title] if title else []), *blocks])
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return "-"
+    return shown_bytes(cell) if isinstance(cell, bytes) else str(cell)
+
+
+def fitted(text: str, lines: int) -> str:
+    """So many lines of a text; the last one says how many are missing, where it has more."""
+    all_of_it = text.splitlines()
+    if len(all_of_it) <= lines:
+        return text
+    shown = all_of_it[: max(0, lines - 1)]
+    return "\n".join(
+        [*shown, f"… {len(all_of_it) - len(shown)} more lines: name topics by --topic, or leave --watch out"]
+    )
 
 
 def echo_wrapped(text: str, indent: str = "", err: bool = False) -> None:

@@ -61,7 +61,7 @@ def produce(
     if output == "json":
         emit_json(document)
     else:
-        click.echo(f"{outcome.acknowledged} records acknowledged")
+        click.echo(f"{outcome.acknowledged} record{'' if outcome.acknowledged == 1 else 's'} acknowledged")
     if outcome.failed:
         raise KafkaOperationError(f"write {outcome.failed} records to topic {topic}", outcome.first_error)
 

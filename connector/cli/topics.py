@@ -1,4 +1,4 @@
-"""`keyorder topics create|adopt|alter|describe|plan|expand|shrink|drain|list`: managed topics, by the flags of Kafka's tools."""
+"""`keyorder topics create|adopt|alter|describe|plan|expand|shrink|drain|release|list`, by the flags of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...partitioner.adoption import KeySample, chosen_hash
 from ...partitioner.errors import BrokerUnreachableError, OrderError, TopicNotFoundError
 from ...partitioner.hashing import DEFAULT_HASH, HASHES
 from ...partitioner.layout import Layout, same_routing
+from ...partitioner.timeline import Timeline
 from ..admin import TopicAdmin
 from ..kafka_errors import translate
 from ..metadata import JUST_MADE, cluster_metadata, identify
@@ -32,6 +33,7 @@ from .topics_output import (
     show_description,
     show_notices,
 )
+from .topics_release import release
 
 _COUNT = click.IntRange(min=1)
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
@@ -48,15 +50,21 @@ def topics() -> None:
 
 
 topics.add_command(drain)
+topics.add_command(release)
 
 
 @topics.command()
 @_topic_option
 @click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic has at first.")
-@click.option("--replication-factor", type=_COUNT, default=None, help="Copies of each. [default: the cluster's]")
+@click.option(
+    "--replication-factor", type=_COUNT, default=None, help="Replicas of each partition. [default: the cluster's]"
+)
 @_config_option
 @click.option(
-    "--initial-partition-count", type=_COUNT, default=None, help="The lowest count ever. [default: --partitions]"
+    "--initial-partition-count",
+    type=_COUNT,
+    default=None,
+    help="The lowest count to which it may shrink later. [default: --partitions]",
 )
 @click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists already.")
 @click.option(
@@ -170,6 +178,7 @@ def adopt(
             just_made=min(connection.timeout, JUST_MADE),
         ).partitions
         managed = admin.managed(topic)
+        released = managed.released if managed is not None else None
         warnings = [] if managed else of_adoption(topic)
         if dry_run:
             sample: KeySample | None = None
@@ -185,12 +194,14 @@ def adopt(
                     {
                         "dry_run": True,
                         "topic": topic,
-                        "managed": managed is not None,
+                        "managed": managed is not None and released is None,
                         "layout": layout_document(layout),
                         "sample": sample_document(sample),
                         "warnings": notices_document(warnings),
                     }
                 )
+            elif released is not None:
+                click.echo(f"Would take topic {topic} back, which was released {released}")
             elif managed:
                 click.echo(f"Topic {topic} is under management already, with {layout.count} partitions")
             else:
@@ -211,11 +222,13 @@ def adopt(
         emit_json(
             {
                 **description_document(adopted),
-                "adopted": managed is None,
+                "adopted": managed is None or released is not None,
                 "sample": sample_document(adopted.sample),
                 "warnings": notices_document(warnings),
             }
         )
+    elif released is not None:
+        click.echo(f"Topic {topic} is under management again, with {_placed(adopted.layout)}")
     elif managed:
         click.echo(f"Topic {topic} is under management already, with {adopted.layout.count} partitions")
     else:
@@ -323,6 +336,7 @@ def list_(connection: Connection, output: str) -> None:
             "layout": layout_document(timeline.layout),
             "epoch": timeline.newest.number,
             "ordered": timeline.ordered,
+            "released": timeline.released,
             "changing": timeline.change is not None,
             "exists": name in names,
         }
@@ -334,7 +348,7 @@ def list_(connection: Connection, output: str) -> None:
             t.layout.initial,
             t.layout.count,
             t.newest.number,
-            _state(name in names, t.change is not None, t.ordered),
+            _state(name in names, t),
         )
         for name, t in sorted(managed.items())
     ]
@@ -353,12 +367,14 @@ def _placed(layout: Layout) -> str:
     return f"{layout.count} partitions, keys placed by {layout.hash}"
 
 
-def _state(exists: bool, changing: bool, ordered: bool) -> str:
+def _state(exists: bool, timeline: Timeline) -> str:
     if not exists:
         return "deleted"
-    if changing:
+    if timeline.released is not None:
+        return "released"
+    if timeline.change is not None:
         return "changing"
-    return "ordered" if ordered else "ordered delivery off"
+    return "ordered" if timeline.ordered else "ordered delivery off"
 
 
 def _validate(

@@ -20,7 +20,7 @@ from ..verify.history import load
 from ..verify.topology import Epoch, Topology
 from ..verify.verdict import Verdict, judge
 from .connecting import Connection, connection_options
-from .output import emit_json, emit_table, output_option
+from .output import emit_json, emit_table, output_option, shown_bytes
 
 _EXAMPLES = 10
 
@@ -70,7 +70,7 @@ class LogCheck:
                 found.strays += 1
                 if len(self.examples) < _EXAMPLES:
                     home = self._routing.of(data).home
-                    self.examples.append(f"{partition}@{offset}: key {data[:40]!r} lives in {home}")
+                    self.examples.append(f"{partition}@{offset}: key {shown_bytes(data[:40])} lives in {home}")
         if self._keep and not tombstone:
             self.rows.append((partition, offset, data, raw, hint))
 

@@ -129,9 +129,7 @@ def render(board: Board) -> Any:
     """The whole picture for a terminal."""
     bar = Table.grid(padding=(0, 1))
     done = min(board.elapsed, board.total)
-    bar.add_row(
-        ProgressBar(total=board.total, completed=done, width=30), f"{board.elapsed:.0f} of {board.total:.0f} s of load"
-    )
+    bar.add_row(ProgressBar(total=board.total, completed=done, width=30), f"{done:.0f} of {board.total:.0f} s of load")
     news: Sequence[str] = board.news[-_NEWEST:]
     return Group(Text(board.stage, style="bold"), bar, table_of(board), Text("\n".join(news), style="dim"))
 

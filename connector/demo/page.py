@@ -11,19 +11,26 @@ from .report import CHANGE_COLUMNS, FIGURES, KINDNESS, LATENCY_COLUMNS, change_r
 from .settings import DemoSettings
 
 _STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; color: #1d2733; max-width: 76rem; margin: 2.5rem auto; padding: 0 1.5rem; }
+:root { color-scheme: light dark; --text: #1d2733; --soft: #5f6b78; --line: #e3e7ec; --back: #f5f7f9;
+  --good: #18794e; --goodback: #e8f6ee; --bad: #b42318; --badback: #fdecea; }
+@media (prefers-color-scheme: dark) { :root { --text: #dfe4ea; --soft: #98a3b0; --line: #3a424c; --back: #1d2228;
+  --good: #5fd39b; --goodback: #12301f; --bad: #ff8f85; --badback: #3d1714; } body { background: #14181d; } }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--text); max-width: 76rem; margin: 2.5rem auto; padding: 0 1.5rem; }
 h1 { font-size: 1.9rem; margin: 0 0 .4rem; } h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; }
 .verdict { font-size: 1.15rem; font-weight: 600; padding: .8rem 1.1rem; border-radius: .5rem; }
-.good { background: #e8f6ee; color: #18794e; } .bad { background: #fdecea; color: #b42318; }
+.good { background: var(--goodback); color: var(--good); } .bad { background: var(--badback); color: var(--bad); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(14rem, 1fr)); gap: 1rem; margin: 1.4rem 0; }
-.tile { border: 1px solid #e3e7ec; border-radius: .5rem; padding: .9rem 1.1rem; }
-.tile b { display: block; font-size: 2rem; line-height: 1.2; } .tile span { color: #6b7785; }
-table { border-collapse: collapse; margin: .6rem 0 1.2rem; width: 100%; }
-th, td { text-align: right; padding: .4rem .8rem; border-bottom: 1px solid #e3e7ec; font-variant-numeric: tabular-nums; }
-th { color: #6b7785; font-weight: 500; } th:first-child, td:first-child { text-align: left; }
-img { width: 100%; border: 1px solid #e3e7ec; border-radius: .5rem; } .red { color: #b42318; } .green { color: #18794e; }
-pre { background: #f5f7f9; padding: 1rem; border-radius: .5rem; overflow-x: auto; font-size: .85rem; }
+.tile { border: 1px solid var(--line); border-radius: .5rem; padding: .9rem 1.1rem; }
+.tile b { display: block; font-size: 2rem; line-height: 1.2; } .tile span { color: var(--soft); }
+.wide { overflow-x: auto; } table { border-collapse: collapse; margin: .6rem 0 1.2rem; width: 100%; }
+th, td { text-align: right; padding: .4rem .8rem; border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }
+th { color: var(--soft); font-weight: 500; } th:first-child, td:first-child { text-align: left; }
+img { width: 100%; min-width: 52rem; border-radius: .5rem; background: #fff; }
+.red { color: var(--bad); } .green { color: var(--good); }
+pre { background: var(--back); padding: 1rem; border-radius: .5rem; overflow-x: auto; font-size: .85rem; }
+@media (max-width: 40rem) { body { margin: 1rem auto; padding: 0 .9rem; } .wide td { white-space: nowrap; }
+  td:first-child { white-space: normal; min-width: 9rem; } th, td { padding: .4rem .5rem; }
+  .tiles { grid-template-columns: repeat(2, 1fr); gap: .6rem; } }
 """
 
 
@@ -39,7 +46,8 @@ def render_page(outcome: Outcome, settings: DemoSettings, png: bytes) -> str:
         f"<p class='verdict {good}'>{escape(conclusion(outcome))}</p>",
         _tiles(outcome),
         "<h2>Partition by partition</h2>",
-        f"<img alt='Timeline of each partition of both topics' src='data:image/png;base64,{b64encode(png).decode()}'>",
+        "<div class='wide'><img alt='Timeline of each partition of both topics' "
+        f"src='data:image/png;base64,{b64encode(png).decode()}'></div>",
         _reading(),
         "<h2>What the clients really saw</h2>",
         _figures(outcome),
@@ -49,7 +57,7 @@ def render_page(outcome: Outcome, settings: DemoSettings, png: bytes) -> str:
         _table(LATENCY_COLUMNS, latency_rows(outcome)),
         "<h2>What happened</h2>",
         _happened(outcome, settings),
-        "<h2>The checker's words</h2>",
+        "<h2>The checker's verdict</h2>",
         f"<pre>stock clients\n{escape(outcome.stock.summary)}\n\nkeyorder\n{escape(outcome.keyorder.summary)}</pre>",
         "</body></html>\n",
     ]
@@ -107,4 +115,4 @@ def _happened(outcome: Outcome, settings: DemoSettings) -> str:
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -153,4 +153,4 @@ def _legend(figure: Any) -> None:
         Line2D([], [], color=_LATE, marker="|", linestyle="", markeredgewidth=2, label="delivered out of order"),
         Line2D([], [], color=_CHANGE, linewidth=1.5, label="new partitions in use"),
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=4, frameon=False, bbox_to_anchor=(0.5, 0.03))
+    figure.legend(handles=handles, loc="upper center", ncols=4, frameon=False, bbox_to_anchor=(0.5, 0.055))

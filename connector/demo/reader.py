@@ -108,7 +108,7 @@ def _consume(consumer: Consumer | OrderedConsumer, line: Line, member: Member) -
             if error is not None:
                 raise RuntimeError(f"the consumer reports {error.name()}: {error.str()}")
             member.process(message)
-            if isinstance(consumer, Consumer):
+            if not isinstance(consumer, OrderedConsumer):  # ours is a Consumer too
                 consumer.store_offsets(message)
         if clock.now() - told >= _TELL:
             told = clock.now()

@@ -18,7 +18,7 @@ FIGURES = (
     ("keys", "keys"),
     ("keys out of order", "reordered_keys"),
     ("records lost", "lost"),
-    ("illegal duplicates", "illegal_duplicates"),
+    ("duplicates that nothing excuses", "illegal_duplicates"),
 )
 KINDNESS = (
     "The stock side is set up kindly: an idempotent producer with Java's partitioner, new partitions seen within a second, "
@@ -56,10 +56,13 @@ def latency_rows(outcome: Outcome) -> list[tuple[str, ...]]:
     waited = spread([each.milliseconds for each in outcome.hand_overs if each.waited])
     gates = spread([each.milliseconds for each in outcome.gates])
     named = (
-        ("hold: a moving key's record waits in the producer", hold),
-        ("hand-over: a key's last record at the old home done, to its waiting one at the new home", waited),
-        ("  the same with keys whose next record was not written yet, from its acknowledgement", every),
-        ("gate: the old partition is done up to the cut, to the first record behind the gate", gates),
+        ("hold: the producer keeps a record of a moving key back", hold),
+        (
+            "hand-over, keys with a waiting record: last record done at the old partition, to the next at the new one",
+            waited,
+        ),
+        ("hand-over, all moved keys: as above, or from the acknowledgement of the next record if that is later", every),
+        ("gate: all records below the cut are done, to the first record behind the gate", gates),
     )
     return [(label, f"{s['count']:,}", shown(s["p50"]), shown(s["p99"]), shown(s["max"])) for label, s in named]
 

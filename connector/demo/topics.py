@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -14,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 )
 
 from ..admin import TopicAdmin
+from ..admin_link import AdminLink
 from ..config import connection_of
 from ..kafka_errors import translated
 from ..metadata import cluster_metadata, wait_for_partitions
@@ -78,12 +80,13 @@ class DemoTopics:
 
     def remove(self, groups: Iterable[str]) -> None:
         """Take topics and groups away again. What cannot be removed is left: the run is over."""
-        futures = [
-            *self._stock.delete_topics([self.managed, self.twin]).values(),
-            *self._stock.delete_consumer_groups(list(groups)).values(),
-        ]
-        for future in futures:
+        cluster = AdminLink(self._connection)
+        removed = self._stock.delete_topics([self.managed, self.twin]).values()
+        for step in [
+            *(partial(future.result, 10) for future in removed),
+            *(partial(cluster.delete_group, group, 10) for group in groups),
+        ]:
             try:
-                future.result(10)
+                step()
             except (KafkaException, FutureTimeout):
                 pass  # not there, or not ours to delete

@@ -200,7 +200,7 @@ def _strays(
 
 def _groups(config: Mapping[str, Any], admin: AdminClient, timeline: Timeline, timeout: float) -> Iterator[Finding]:
     topic = timeline.topic
-    groups = GroupOffsets(admin, str(config.get("bootstrap.servers")), timeout).of_topic(topic)
+    groups = GroupOffsets(config, admin, timeout).of_topic(topic)
     seen = GroupAdmin(config)
     for group, commits in sorted(groups.items()):
         about = f"group {group} on {topic}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,8 @@ class LocalCluster:
 
     `data_dir` keeps the data between runs; without it they are in a temporary folder that goes with
     `wipe` or the end of the `with` block. `version` is one of the locked Kafka versions; `properties`
-    are set on every broker and win over the defaults here. With `users` (name to password) clients
+    are set on every broker and win over the defaults here; `node_properties` is called with the plan and a
+    node at each start of that broker, and what it returns wins over both. With `users` (name to password) clients
     need SASL/PLAIN and rights: the first user has all, the others none until an ACL grants some.
     `progress` is called with (bytes there, bytes needed) while jars are fetched.
     """
@@ -47,6 +48,7 @@ class LocalCluster:
         users: Mapping[str, str] | None = None,
         progress: Progress | None = None,
         port: int | None = None,
+        node_properties: Callable[[ClusterPlan, Node], Mapping[str, str]] | None = None,
     ) -> None:
         if brokers not in (1, 3):
             raise UsageError(f"a local cluster has 1 or 3 brokers, not {brokers}: two cannot outvote each other")
@@ -54,6 +56,7 @@ class LocalCluster:
         self._lock = load_lock(version)
         self._users, self._properties = dict(users or {}), dict(properties)
         self._count, self._heap, self._progress, self._port = brokers, heap, progress, port
+        self._node_properties = node_properties
         self._temporary = data_dir is None
         self.data_dir = data_dir.absolute() if data_dir else Path(tempfile.mkdtemp(prefix="keyorder-kafka-"))
         self.brokers: list[Broker] = []
@@ -98,7 +101,7 @@ class LocalCluster:
         self._cluster_id = known.cluster_id if known else new_id()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             nodes = self._nodes(known if attempt == 1 else None)
-            plan = ClusterPlan(self.version, nodes, self._users, self._properties)
+            plan = ClusterPlan(self.version, nodes, self._users, self._properties, self._node_properties)
             self.brokers = [self._new_broker(plan, node, run) for node in nodes]
             for broker in self.brokers:
                 format_folder(broker.log_dir, template, self._cluster_id, broker.id)

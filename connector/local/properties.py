@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,12 +26,13 @@ class Node:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """All that the brokers of one cluster agree on."""
+    """All that the brokers of one cluster agree on. node_properties: called with the plan and a node, its own properties."""
 
     version: str
     nodes: Sequence[Node]
     users: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    node_properties: Callable[[ClusterPlan, Node], Mapping[str, str]] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -89,6 +90,8 @@ def server_properties(plan: ClusterPlan, node: Node, log_dir: Path) -> dict[str,
         settings["group.coordinator.rebalance.protocols"] = "classic,consumer"
     settings.update(_security(plan.users))
     settings.update(plan.properties)
+    if plan.node_properties is not None:
+        settings.update(plan.node_properties(plan, node))
     return settings
 
 

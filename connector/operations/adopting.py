@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,22 +18,26 @@ from ...partitioner.errors import (
     ControllerFencedError,
     KafkaOperationError,
     LayoutError,
+    MisplacedKeysError,
     NotAuthorizedError,
 )
 from ...partitioner.layout import Layout
 from ...partitioner.records.control_records import timeline_key
 from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
 from .. import clock
+from ..acting_user import acting_user
 from ..config import milliseconds
 from ..control.control_reader import ControlReader
 from ..control.control_topics import timeline_slot
 from ..control.timeline_writer import TimelineWriter, UnknownResultError
 from ..metadata import JUST_MADE, identify
 from .key_sample import sample_keys
+from .stray_scan import scan
 
 _LOGGER = logging.getLogger("keyorder.admin")
 
 VIEW_AGE = "keyorder.view.age.ms"
+_NEWEST = 200
 #: Set by an adoption with `accept_misplaced`: when, by whom, and what the records showed.
 ACCEPTED = "keyorder.accepted.misplaced"
 
@@ -112,13 +113,15 @@ class Adoption:
             if not stale:
                 found[-1].check_identity(identity.topic_id, identity.cluster_id)
                 check_hash(found[-1], self._hash)
+                if found[-1].released is not None:
+                    self._take_back(found[-1], identity.partitions, writer, reader, deadline)
                 return
         layout = self._layout or Layout(identity.partitions, identity.partitions)
         settings = dict(self._settings)
         sample = KeySampler(topic, layout.count).sample() if self._new else self._look(identity.partitions)
         layout = replace(layout, hash=chosen_hash(sample, self._hash, self._accept))
         if layout.hash not in sample.explaining:
-            settings[ACCEPTED] = f"{_now()} {_who()}: {sample}"
+            settings[ACCEPTED] = f"{when_and_who()}: {sample}"
         ordered = self._settings.get("enable.ordered.delivery", "true").lower() != "false"
         view_age = milliseconds(self._settings, VIEW_AGE, round(DEFAULT_VIEW_AGE_S * 1000))
         timeline = Timeline(
@@ -136,13 +139,39 @@ class Adoption:
         # A transaction is decided before its markers are written: "committed" is not "visible" yet.
         reader.await_message(lambda message: message.key == timeline_key(topic), deadline - clock.now())
         if not self._new:
-            _LOGGER.info("%s: adopted with hash %s (%s)", topic, layout.hash, sample)
+            _LOGGER.info("%s: adopted with hash %s (%s), by %s", topic, layout.hash, sample, acting_user())
         physical = identify(self._admin, topic, self._servers, just_made=awaited).partitions
         if physical != layout.count:
             raise LayoutError(
                 f"topic {topic!r} went from {layout.count} to {physical} partitions while it was adopted: "
                 f"run `keyorder topics expand --topic {topic} --partitions {physical}` to make the new ones part of it"
             )
+
+    def _take_back(
+        self, timeline: Timeline, physical: int, writer: TimelineWriter, reader: ControlReader, deadline: float
+    ) -> None:
+        """Bring a topic that was released under management again, with its old timeline.
+
+        What stock producers wrote meanwhile has to lie where the timeline puts it.
+        """
+        topic, count = self._topic, timeline.newest.count
+        if physical != count:
+            raise LayoutError(
+                f"topic {topic!r} went from {count} to {physical} partitions after it was released ({timeline.released}), which "
+                "moved keys that nobody held: copy it into a managed topic with Connect's MirrorConnector "
+                "(docs/connect-migrate.md)"
+            )
+        counted = scan(self._config, timeline, physical, _NEWEST, max(1.0, deadline - clock.now()))
+        records, misplaced = sum(each.records for each in counted), sum(each.strays for each in counted)
+        sample = f"{misplaced} of the newest {records} records lie elsewhere than the hash {timeline.hash} puts them"
+        if misplaced and not self._accept:
+            raise MisplacedKeysError(topic, physical, sample, timeline.hash)
+        back = timeline.taken_back()
+        if misplaced:
+            back = replace(back, settings={**back.settings, ACCEPTED: f"{when_and_who()}: {sample}"})
+        writer.write(back, "adopt")
+        reader.await_message(lambda message: message.record == back, deadline - clock.now())
+        _LOGGER.info("%s: under management again, was released %s", topic, timeline.released)
 
     def _look(self, partitions: int) -> KeySample:
         self.sample = look(self._config, self._topic, partitions)
@@ -158,12 +187,6 @@ def check_hash(timeline: Timeline, wanted: str | None) -> None:
         )
 
 
-def _who() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # a container's user may have no name
-        return f"{os.getuid()}@{socket.gethostname()}"
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall_ms() / 1000))
+def when_and_who() -> str:
+    """The time by this machine's clock, and the user who acts, as an entry that people read."""
+    return f"{clock.utc_now()} {acting_user()}"

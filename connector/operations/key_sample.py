@@ -15,7 +15,7 @@ from ..config import connection_of
 from ..kafka_errors import translate
 from ..log_offsets import LogOffsets
 from ..messages import key_of, offset_of
-from ..metadata import acquaint
+from ..metadata import prefetch_metadata
 
 # How far to look back in a partition whose newest records have no key: markers and aborted records take offsets too.
 _LOOKS_BACK = (16, 256)
@@ -84,7 +84,7 @@ class _Reader:
         )
 
     def __enter__(self) -> _Reader:
-        acquaint(self._consumer, self._sampler.topic)
+        prefetch_metadata(self._consumer, self._sampler.topic)
         return self
 
     def __exit__(self, *_: object) -> None:

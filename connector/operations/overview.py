@@ -8,11 +8,16 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import OrderError, TopicNotFoundError, UnmanagedTopicError
+from .. import clock
 from ..config import connection_of
 from ..group_gates import GroupOffsets
 from ..metadata import cluster_metadata
+from .change_status import ChangeStatus, change_status
 from .control_state import ControlState
 from .description import TopicDescription, described
+
+# Of how many groups a client stays open between two looks.
+_KEPT = 8
 
 
 class Overview:
@@ -22,7 +27,7 @@ class Overview:
         self._servers = str(config.get("bootstrap.servers"))
         self._admin = AdminClient(connection_of(config))
         self._state = ControlState(config, self._admin)
-        self._offsets = GroupOffsets(self._admin, self._servers)
+        self._offsets = GroupOffsets(config, self._admin, keep=_KEPT)
 
     @property
     def unreadable(self) -> Mapping[str, OrderError]:
@@ -57,6 +62,11 @@ class Overview:
             for topic in shown
         ]
 
+    def change_status(self, topic: str) -> ChangeStatus:
+        """The change of a topic of the last look, and whom it waits for; without the drains."""
+        return change_status(self._state.timelines[topic], self._state, (), clock.wall_ms())
+
     def close(self) -> None:
         """Release the clients."""
         self._state.close()
+        self._offsets.close()

@@ -36,7 +36,7 @@ class Planner:
     def __init__(self, config: Mapping[str, Any], admin: AdminClient) -> None:
         self._config, self._admin = config, admin
         self._servers = str(config.get("bootstrap.servers"))
-        self._offsets = GroupOffsets(admin, self._servers)
+        self._offsets = GroupOffsets(config, admin)
 
     def plan(
         self, timeline: Timeline, count: int, groups: Sequence[str] | None, retirement: Retirement, sample_s: float

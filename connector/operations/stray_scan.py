@@ -15,7 +15,7 @@ from ..config import connection_of
 from ..kafka_errors import ends_partition
 from ..log_offsets import LogOffsets
 from ..messages import offset_of
-from ..metadata import acquaint
+from ..metadata import prefetch_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def scan(
     foreign: dict[int, list[int]] = {p: [] for p in range(partitions)}
     deadline = clock.now() + timeout
     try:
-        acquaint(consumer, timeline.topic)
+        prefetch_metadata(consumer, timeline.topic)
         consumer.assign(
             [TopicPartition(t, p, max(starts[t, p], ends[t, p] - records)) for t, p in places if p in open_ends]
         )

@@ -71,8 +71,8 @@ class TopologyController:
     ) -> Generator[bool, None, None]:
         """Re-home one slice after another, each in an attempt of its own; yields for each whether its values were looked at.
 
-        False: the partition is no longer retired, or emptied already. All slices are written with one pen, so a growth that
-        takes it over in between ends this. Raises ScanOutdatedError, and as `change`.
+        False: the partition is no longer retired, or emptied already. All slices are written by one transactional writer,
+        so a growth that fences it in between ends this. Raises ScanOutdatedError, and as `change`.
         """
         terms = terms or ChangeTerms()
         ensure(self._admin, self._bootstrap)

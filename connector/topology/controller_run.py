@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import deque
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from ...partitioner.errors import (
     ControllerFencedError,
     KafkaOperationError,
     PeerError,
+    ReleasedTopicError,
     UnmanagedTopicError,
 )
 from ...partitioner.records.control_records import (
@@ -35,6 +37,7 @@ from ...partitioner.stamps import Stamp
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.members import WriterSet
 from .. import clock
+from ..acting_user import acting_user
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader, Look
 from ..control.control_topics import all_writer_slots, timeline_slot, writer_slot
@@ -45,6 +48,8 @@ from ..log_offsets import LogOffsets
 from ..metadata import wait_for_partitions
 from .folding import with_folded
 from .results import Change, StepLog
+
+_LOG = logging.getLogger("keyorder.controller")
 
 # How long stamps are awaited, in seconds. They save a lease's wait; where none come that is waited for.
 _STAMPS_TIMEOUT = 5.0
@@ -108,7 +113,7 @@ class ControllerRun:
         self._before = 0
 
     def drive(self, piece: Slice | None = None) -> Change:
-        """Run a machine to its end. With slices it may be called again and again: the pen stays in this hand."""
+        """Run a machine to its end. With slices it may be called again and again: it keeps the transactional writer."""
         if piece is not None:
             self._machine = ChangeMachine(
                 self._count, self._writers, self._terms, self._log.began, None, self._retirement, piece
@@ -118,6 +123,8 @@ class ControllerRun:
             self._start()
         if self._timeline is None:
             raise UnmanagedTopicError(self._topic)
+        if self._timeline.released is not None:
+            raise ReleasedTopicError(self._topic, self._timeline.released)
         if self._copier is not None and self._copier.timeline.epochs != self._timeline.epochs:
             raise ScanOutdatedError
         self._before = self._timeline.newest.count
@@ -240,6 +247,8 @@ class ControllerRun:
             self._step(events.CopyTooLate())
             return
         crash_point("rehome-read")
+        # In one transaction with the release: a plain producer's late tombstone would erase a live value after a growth has
+        # used the partition again.
         self._awaited = action.timeline
         self._writer.write(action.timeline, "rehome", records)
 
@@ -250,6 +259,12 @@ class ControllerRun:
 
     def _finish(self, action: events.Finish) -> None:
         newest = action.timeline.newest
+        if action.changed and action.timeline.layout.count != self._before:
+            _LOG.info(
+                "%s: %s took it from %d to %d partitions, epoch %d, in %.1f s and %d attempts; writers held records for %s ms",
+                self._topic, acting_user(), self._before, newest.count, newest.number, self._log.seconds(),
+                self._machine.attempt, newest.held_ms,
+            )  # fmt: skip
         self._result = Change(
             topic=self._topic,
             before=self._before,
@@ -318,6 +333,7 @@ class ControllerRun:
         plain.produce(topic, encode_lease(member.expelled()), lease_key(lease.writer, nonce), partition)
         if plain.flush(10):
             raise UnknownResultError(f"EXPEL of writer {lease.writer!r} was not acknowledged ({WRITERS_TOPIC})")
+        _LOG.warning("%s: writer %s was expelled: its lease was over", self._topic, lease.writer)
         self._log.note(f"expelled {lease.writer}" + (", gone before the change" if over_before else ""))
 
     def _read_cuts(self, action: events.ReadCuts) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...partitioner.epochs import Drain
@@ -12,6 +12,7 @@ from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
 from ..control.timeline_edit import ChangeOpenError
+from .claims import Claims
 from .controller_run import ScanOutdatedError
 from .draining import Drainer, DrainStep
 from .periodic import Periodic
@@ -23,8 +24,8 @@ class DrainJob(Periodic):
     """Moves every retired partition of some topics as far as it may go.
 
     A topic's are looked at every `delete.topic.partition.interval.delay.ms` of it (KIP-694), and when a delay that a shrink
-    has of its own is over. timelines: the topics by name. busy: those that this process is changing, whose pen must not be
-    taken away. every: how often it is asked which topics are due, in seconds.
+    has of its own is over. timelines: the topics by name. claims: a topic is claimed while it is worked at, and left alone
+    while somebody else has. every: how often it is asked which topics are due, in seconds.
     """
 
     name = "drain"
@@ -33,7 +34,7 @@ class DrainJob(Periodic):
         self,
         config: Mapping[str, Any],
         timelines: Callable[[], Mapping[str, Timeline]],
-        busy: Callable[[], Collection[str]],
+        claims: Claims,
         every: float = 1.0,
         now: Callable[[], float] = clock.now,
     ) -> None:
@@ -42,7 +43,7 @@ class DrainJob(Periodic):
         self._looked: dict[
             str, tuple[tuple[Drain, ...], float]
         ] = {}  # the drains that were seen, and when to look again
-        self._config, self._timelines, self._busy = dict(config), timelines, busy
+        self._config, self._timelines, self._claims = dict(config), timelines, claims
         self._servers = str(config.get("bootstrap.servers"))
         # One for all turns: it knows since when each partition has been waiting.
         self._drainer = Drainer(config, now)
@@ -57,11 +58,12 @@ class DrainJob(Periodic):
         failure: KeyorderError | None = None
         for topic, timeline in sorted(self._timelines().items()):
             left = any(not drain.emptied for drain in timeline.drains)
-            if not left or timeline.change is not None or topic in self._busy() or not self._is_due(timeline):
+            if not left or timeline.change is not None:
                 continue
             try:
-                with typed_errors(topic, self._servers), TopicAdmin(self._config) as admin:
-                    told += [step for step in admin.drain(topic, self._drainer, RehomingTerms()) if self._is_news(step)]
+                with self._claims.claimed(topic) as free:
+                    if free and self._is_due(timeline):
+                        told += [step for step in self._drain(topic) if self._is_news(step)]
             except (ControllerFencedError, ChangeOpenError, ScanOutdatedError):
                 pass  # its turn comes again
             except ConsentNeededError as error:
@@ -78,6 +80,10 @@ class DrainJob(Periodic):
             for s in told
         ]
         return {"steps": steps}
+
+    def _drain(self, topic: str) -> list[DrainStep]:
+        with typed_errors(topic, self._servers), TopicAdmin(self._config) as admin:
+            return admin.drain(topic, self._drainer, RehomingTerms())
 
     def _is_due(self, timeline: Timeline) -> bool:
         """Whether to look at it now; asking counts as a look. What changed since the last one is looked at anew."""

@@ -105,7 +105,7 @@ class Drainer:
         self._config, self._now = dict(config), now
         self._servers = str(config.get("bootstrap.servers"))
         self._admin = AdminClient(connection_of(config))
-        self._offsets = GroupOffsets(self._admin, self._servers)
+        self._offsets = GroupOffsets(config, self._admin)
         self._first_seen: dict[tuple[str, int, int], float] = {}
 
     def turn(self, timeline: Timeline, rehoming: RehomingTerms | None = None) -> list[DrainStep]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
@@ -16,6 +16,7 @@ from ..control.timeline_edit import ChangeOpenError, edit
 from ..control.timeline_writer import UnknownResultError
 from ..log_offsets import LogOffsets
 from ..metadata import topic_config
+from .claims import Claims
 from .periodic import Periodic
 
 
@@ -37,7 +38,7 @@ def with_folded(admin: AdminClient, bootstrap_servers: str, offsets: LogOffsets,
 class FoldJob(Periodic):
     """Folds the timelines of some topics every `every` seconds.
 
-    timelines: the topics by name. busy: those that this process is changing, whose pen must not be taken away.
+    timelines: the topics by name. claims: a topic is claimed while it is worked at, and left alone while somebody else has.
     """
 
     name = "fold"
@@ -46,11 +47,11 @@ class FoldJob(Periodic):
         self,
         config: Mapping[str, Any],
         timelines: Callable[[], Mapping[str, Timeline]],
-        busy: Callable[[], Collection[str]],
+        claims: Claims,
         every: float = 600.0,
     ) -> None:
         super().__init__(every)
-        self._config, self._timelines, self._busy = dict(config), timelines, busy
+        self._config, self._timelines, self._claims = dict(config), timelines, claims
         self._servers = str(config.get("bootstrap.servers"))
         self._admin = AdminClient(connection_of(config))
 
@@ -61,10 +62,11 @@ class FoldJob(Periodic):
         offsets = LogOffsets(self._config)
         try:
             for topic, timeline in sorted(self._timelines().items()):
-                if timeline.change is not None or topic in self._busy():
+                if timeline.change is not None:
                     continue
                 try:
-                    after = self._fold(offsets, timeline)
+                    with self._claims.claimed(topic) as free:
+                        after = self._fold(offsets, timeline) if free else timeline
                 except (ChangeOpenError, ControllerFencedError, UnknownResultError):
                     continue  # its turn comes again
                 except KeyorderError as error:
@@ -82,5 +84,5 @@ class FoldJob(Periodic):
         def fold(found: Timeline) -> Timeline:
             return with_folded(self._admin, self._servers, offsets, found)
 
-        # Most have nothing to fold: their pen stays where it is.
+        # Most have nothing to fold: nobody is fenced for them.
         return timeline if fold(timeline) == timeline else edit(self._config, timeline.topic, fold)

@@ -7,24 +7,24 @@ library cannot ask for the size of logs; bytes are the records' rate times the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from ...partitioner.changes.scaling_policy import GroupLag, Load
-from ...partitioner.errors import BrokerUnreachableError
 from .. import clock
 from ..config import connection_of
-from ..kafka_errors import ends_partition, translate, translated
+from ..group_commits import GroupCommits
+from ..kafka_errors import ends_partition, translated
 from ..log_offsets import LogOffsets
 from ..messages import place_of
-from ..metadata import acquaint
+from ..metadata import prefetch_metadata
 
 _NEWEST = 20
 _SIZES_AGE = 60.0
+# Of how many groups a client stays open between two samples.
+_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class LoadMeter:
         self._config = connection_of(config)
         self._servers = str(config.get("bootstrap.servers"))
         self._offsets = LogOffsets(config)
-        self._admin: AdminClient | None = None
+        self._commits = GroupCommits(config, _KEPT)
         self._samples: dict[str, Sample] = {}
         self._sizes: dict[str, tuple[float, dict[int, float]]] = {}
 
@@ -90,7 +90,7 @@ class LoadMeter:
             return None
         places = [(topic, p) for p in range(partitions)]
         ends = {p: end for (_, p), end in self._offsets.high_watermarks(places).items()}
-        committed = {group: self._committed(group, topic, partitions) for group in groups}
+        committed = self._committed(groups, topic, partitions)
         known = self._sizes_of(topic, ends, at) if sizes else None
         self._samples[topic] = after = Sample(at, count, ends, committed, known)
         return None if before is None else load_between(before, after)
@@ -102,31 +102,18 @@ class LoadMeter:
     def close(self) -> None:
         """Release the clients."""
         self._offsets.close()
+        self._commits.close()
 
-    def _committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
-        if self._admin is None:
-            self._admin = AdminClient(self._config)
-        places = [TopicPartition(topic, p) for p in range(partitions)]
-        what = ("read the offsets of", f"group {group}", self._servers)
-        try:
-            asked = self._admin.list_consumer_group_offsets(
-                # A pending transactional offset must not hide the others.
-                [ConsumerGroupTopicPartitions(group, places)],
-                require_stable=False,
-                request_timeout=5.0,
-            )
-            answers = asked[group].result(6.0).topic_partitions or []
-        except KafkaException as raised:
-            raise translate(raised.args[0], *what) from raised
-        except FutureTimeout as raised:
-            raise BrokerUnreachableError(self._servers, f"read the offsets of group {group}") from raised
-        for answer in answers:
-            if answer.error is not None:
-                raise translate(answer.error, *what)
-        found = {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
-        missing = [(topic, p) for p in range(partitions) if p not in found]
+    def _committed(self, groups: Iterable[str], topic: str, partitions: int) -> dict[str, dict[int, int]]:
+        """By group and partition; where nothing is committed, the log start."""
+        places = [(topic, p) for p in range(partitions)]
+        commits = self._commits.read(groups, places, 5.0)
+        missing = {place for found in commits.values() for place in places if place not in found}
         starts = self._offsets.earliest(missing)
-        return {**found, **{p: start for (_, p), start in starts.items()}}
+        return {
+            group: {p: found[topic, p].offset if (topic, p) in found else starts[topic, p] for _, p in places}
+            for group, found in commits.items()
+        }
 
     def _sizes_of(self, topic: str, ends: Mapping[int, int], now: float) -> dict[int, float]:
         """Mean sizes, read again every minute: they change more slowly than rates."""
@@ -153,7 +140,7 @@ class LoadMeter:
         open_ends = {p for p, end in ends.items() if end}
         deadline = clock.now() + timeout
         try:
-            acquaint(consumer, topic)
+            prefetch_metadata(consumer, topic)
             with translated("read", f"topic {topic}", self._servers):
                 consumer.assign([TopicPartition(topic, p, max(0, ends[p] - _NEWEST)) for p in sorted(open_ends)])
                 while open_ends and clock.now() < deadline:

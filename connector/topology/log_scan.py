@@ -11,7 +11,7 @@ from ...partitioner.errors import BrokerUnreachableError
 from .. import clock
 from ..config import connection_of
 from ..kafka_errors import ends_partition
-from ..metadata import acquaint
+from ..metadata import prefetch_metadata
 
 _BATCH = 1_000
 
@@ -40,7 +40,7 @@ class LogScan:
     def start(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions from these offsets on."""
         self._next = dict(offsets)
-        acquaint(self._consumer, self.topic)
+        prefetch_metadata(self._consumer, self.topic)
         self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in offsets.items()])
 
     def read(self, ends: Mapping[int, int], each: Callable[[Message], None], deadline: float | None = None) -> bool:

@@ -20,7 +20,7 @@ from ..config import connection_of
 from ..control.control_reader import ControlReader
 from ..control.control_topics import PARTITIONS, existing
 from ..control.timelines import Timelines
-from ..kafka_errors import translate
+from ..kafka_errors import meant, translate
 from ..metadata import cluster_metadata
 from .load import LoadMeter
 from .results import Change, Progress
@@ -40,10 +40,7 @@ def typed_errors(topic: str, bootstrap_servers: str) -> Iterator[None]:
     except KafkaException as raised:
         raise translate(raised.args[0], "change", f"topic {topic}", bootstrap_servers) from raised
     except SystemError as raised:
-        cause = raised.__cause__
-        if not isinstance(cause, KafkaException):
-            raise
-        error = cause.args[0]
+        error = meant(raised)
         if error.fatal() or error.code() == KafkaError._FATAL:
             raise ControllerFencedError(topic) from raised
         raise translate(error, "change", f"topic {topic}", bootstrap_servers) from raised

@@ -1,8 +1,8 @@
 """What a controller that stays does, turn by turn: it finishes changes that were left open, scales, and runs jobs.
 
 It keeps no state that others would need: whatever it was doing when it dies stands in the timeline, and the next one,
-here or elsewhere, goes on from there. Several may run; the pen of a topic fences all but one, and a fenced one waits
-longer and longer before it tries again, so that they do not take turns in stopping each other.
+here or elsewhere, goes on from there. Several may run; the transactional writer of a topic fences all others, and a
+fenced one waits longer and longer before it tries again, so that they do not take turns in stopping each other.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from threading import Thread
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ...partitioner.changes.scaling import Decision, History, decide
 from ...partitioner.changes.scaling_policy import Load, Policy
 from ...partitioner.epochs import ChangePhase, OpenChange
 from ...partitioner.errors import ControllerFencedError, KeyorderError, OrderError
 from ...partitioner.timeline import Timeline
+from .claims import Claims
 from .results import Change
 from .scaling_policy import ScalingPolicies
 
@@ -26,19 +27,29 @@ from .scaling_policy import ScalingPolicies
 _PLAN_PATIENCE = 4
 _MOST_DOUBLINGS = 6
 
-Submit = Callable[[Callable[[], Change]], "Future[Change]"]
+Result = TypeVar("Result")
 
 
 class Job(Protocol):
-    """Something to be done from time to time, on the controller's thread: keep it short."""
+    """Something to be done from time to time, beside the controller's turns; one run of it at a time.
+
+    What it knows of topics is the supervisor's `timelines` and `claims`.
+    """
 
     name: str
 
     def due(self, now: float) -> bool:
-        """Whether to run it now. now: connector.clock's."""
+        """Whether to run it now; not asked while it runs. now: connector.clock's."""
 
     def run(self) -> Mapping[str, object] | None:
         """Do it. What is returned is reported; None says nothing. A KeyorderError is reported, and the job stays."""
+
+
+class Submit(Protocol):
+    """Runs something beside the turns."""
+
+    def __call__(self, work: Callable[[], Result]) -> Future[Result]:
+        """Begin it."""
 
 
 class Cluster(Protocol):
@@ -88,9 +99,9 @@ class _Watched:
     since: float
 
 
-def in_background(work: Callable[[], Change]) -> Future[Change]:
+def in_background(work: Callable[[], Result]) -> Future[Result]:
     """Run it on a thread that does not keep the process alive."""
-    future: Future[Change] = Future()
+    future: Future[Result] = Future()
 
     def run() -> None:
         try:
@@ -98,7 +109,7 @@ def in_background(work: Callable[[], Change]) -> Future[Change]:
         except BaseException as error:
             future.set_exception(error)
 
-    Thread(target=run, name="keyorder-change", daemon=True).start()
+    Thread(target=run, name="keyorder-work", daemon=True).start()
     return future
 
 
@@ -107,7 +118,9 @@ class Supervisor:
 
     topics: the ones to look after, all managed ones if empty. jobs: may be added to later.
     takeover_s: how long an open change may stand still.
-    policies: when to scale, never if None. apply: scale instead of only telling. submit: runs a change.
+    policies: when to scale, never if None. apply: scale instead of only telling. submit: runs a change, or a job.
+    timelines: those of its topics, as the last turn has seen them; replaced whole, for jobs to read.
+    claims: the topics that a change or a job of this process is at work on; the other one leaves them alone meanwhile.
     """
 
     def __init__(
@@ -124,6 +137,9 @@ class Supervisor:
         self._takeover_s, self._policies, self._apply, self._submit = takeover_s, policies, apply, submit
         self._watched: dict[str, _Watched] = {}
         self._running: dict[str, Future[Change]] = {}
+        self._jobs_running: dict[str, Future[Mapping[str, object] | None]] = {}
+        self.timelines: Mapping[str, Timeline] = {}
+        self.claims = Claims()
         self._setbacks: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
         self._epochs: dict[str, int] = {}
@@ -138,17 +154,26 @@ class Supervisor:
         return tuple(sorted(self._running))
 
     @property
+    def at_work(self) -> bool:
+        """Whether a change or a job of this process is under way."""
+        return bool(self._running or self._jobs_running)
+
+    @property
     def settled(self) -> bool:
         """Whether a single run is over: nothing is being done, left open, or measured for the first time.
 
         A topic whose change failed or went to another controller is not waited for.
         """
         open_changes = [topic for topic in self._watched if not self._setbacks.get(topic)]
-        return not self._running and not open_changes and not self._unmeasured
+        return not self.at_work and not open_changes and not self._unmeasured
 
     def only_mine(self, timelines: Mapping[str, Timeline]) -> dict[str, Timeline]:
-        """Those that it looks after, by name."""
-        return {name: t for name, t in sorted(timelines.items()) if not self._topics or name in self._topics}
+        """Those that it looks after, by name. Topics that were released are nobody's."""
+        return {
+            name: t
+            for name, t in sorted(timelines.items())
+            if (not self._topics or name in self._topics) and t.released is None
+        }
 
     def turn(self, now: float) -> list[Event]:
         """One look at everything, and what follows from it. now: seconds of connector.clock."""
@@ -160,7 +185,7 @@ class Supervisor:
                 raise
             return [*events, Event("unreachable", facts=failure(error))]
         events += self._unreadable()
-        mine = self.only_mine(timelines)
+        mine = self.timelines = self.only_mine(timelines)
         for topic in set(self._watched) - set(mine):
             del self._watched[topic]
         self._unmeasured &= set(mine)
@@ -173,17 +198,18 @@ class Supervisor:
             if self._policies is not None:
                 events += self._scale(topic, timeline, self._policies.of(topic), now)
         for job in self._jobs:
-            if job.due(now):
-                events += self._run(job)
-        return events
+            if job.name not in self._jobs_running and job.due(now):
+                self._jobs_running[job.name] = self._submit(job.run)
+        return [*events, *self._jobs_done()]
 
     def finished(self, now: float) -> list[Event]:
-        """What became of changes that this process began; each is told once."""
-        events = []
+        """What became of changes and jobs that this process began; each is told once."""
+        events = self._jobs_done()
         for topic, future in sorted(self._running.items()):
             if not future.done():
                 continue
             del self._running[topic]
+            self.claims.give_back(topic)
             self._watched.pop(topic, None)
             try:
                 change = future.result()
@@ -207,7 +233,7 @@ class Supervisor:
         return events
 
     def _unreadable(self) -> list[Event]:
-        """Topics that nothing can be done for, each told once: until they are mended, or fail in another way."""
+        """Topics that nothing can be done for, each told once: until they are fixed, or fail in another way."""
         now = {
             topic: str(error)
             for topic, error in self._cluster.unreadable.items()
@@ -230,7 +256,7 @@ class Supervisor:
         if known is None or known.change != change:
             self._watched[topic] = _Watched(change, now)
             return [Event("change-open", topic, about)]
-        if now - known.since < self._patience(topic, change):
+        if now - known.since < self._patience(topic, change) or not self.claims.take(topic):
             return []
         self._running[topic] = self._submit(lambda: self._cluster.resume(topic, change))
         return [Event("take-over", topic, {**about, "stood_still_s": round(now - known.since, 3)})]
@@ -250,7 +276,7 @@ class Supervisor:
         if topic not in self._histories:
             self._histories[topic] = History()
             self._unmeasured.add(topic)
-        if topic in self._running or timeline.change is not None:
+        if topic in self.claims or timeline.change is not None:
             # Writers hold records meanwhile: what is measured now says nothing.
             self._cluster.forget(topic)
             return []
@@ -267,7 +293,7 @@ class Supervisor:
         self._unmeasured.discard(topic)
         decision = decide(load, timeline.layout, policy, now, self._histories[topic])
         self._histories[topic] = decision.history
-        act = self._apply and decision.due(now)
+        act = self._apply and decision.due(now) and self.claims.take(topic)
         told = (decision.current, decision.count, decision.hot_keys, decision.due(now))
         events = []
         if act or self._said.get(topic) != told:
@@ -278,12 +304,19 @@ class Supervisor:
             self._running[topic] = self._submit(lambda: self._cluster.resize(topic, current, count, policy.groups))
         return events
 
-    def _run(self, job: Job) -> list[Event]:
-        try:
-            facts = job.run()
-        except KeyorderError as error:
-            return [Event("failed", facts={"job": job.name, **failure(error)})]
-        return [] if facts is None else [Event("job", facts={"job": job.name, **facts})]
+    def _jobs_done(self) -> list[Event]:
+        events = []
+        for name, future in list(self._jobs_running.items()):
+            if not future.done():
+                continue
+            del self._jobs_running[name]
+            try:
+                facts = future.result()
+            except KeyorderError as error:
+                events.append(Event("failed", facts={"job": name, **failure(error)}))
+            else:
+                events += [] if facts is None else [Event("job", facts={"job": name, **facts})]
+        return events
 
 
 def failure(error: KeyorderError) -> dict[str, object]:

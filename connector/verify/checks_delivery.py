@@ -25,7 +25,8 @@ that the group must get: in the log or trimmed, not compacted away, at or above 
 **A legal duplicate**: the mode is at-least-once, x's offset is at or above the last commit-ok of its
 partition at the assign of the period that delivers it again, and the period that delivered it before
 ended by crash, lost or expiry. A clean rebalance excuses nothing: `revoke` comes after the commit of all
-that was done, so what is delivered again after a revoke is illegal, also if that commit failed.
+that was done, so what is delivered again after a revoke is illegal, also if that commit failed (unless the
+caller of `judge` excuses refused commits).
 Redeliveries after a declared seek are counted apart, and legal in at-least-once mode. In exactly-once
 mode no duplicate is legal. A value at two places of the log is R6 and not counted here a second time.
 """  # noqa: E501

@@ -3,6 +3,8 @@
 - A **period** is one actor's ownership of one partition: from assign to revoke ("revoke": a clean end),
   lost, crash (also: the same actor was opened or started again), or until another actor was assigned
   the partition without any of these ("expiry": the group had given the member up, which learns it late).
+  Where refused commits are an excuse, a revoke with a commit that failed since the last one that did not, or
+  fails before the next assign, ends it as "refused".
   A delivery without any assign opens a period of its own (clients that take partitions by hand).
 - A delivery in no running period belongs to the period that ended: its actor is a **zombie**.
 - A period remembers `base`, the last committed offset (commit-ok) at its assign, and `ceiling`, the
@@ -23,7 +25,7 @@ from .history import Event
 from .truth import Truth
 
 NEVER = 2**62
-UNCLEAN = frozenset({"crash", "lost", "expiry"})
+UNCLEAN = frozenset({"crash", "lost", "expiry", "refused"})
 
 
 @dataclass(slots=True)
@@ -76,10 +78,14 @@ class GroupView:
     periods: dict[tuple[str, int], list[Period]] = field(default_factory=dict)
 
 
-def read_groups(truth: Truth, findings: Findings, starts: Mapping[str, Mapping[int, int]]) -> dict[str, GroupView]:
-    """All groups of the history; reports A9 and A9' as it goes."""
+def read_groups(
+    truth: Truth, findings: Findings, starts: Mapping[str, Mapping[int, int]], *, refusals_excuse: bool = False
+) -> dict[str, GroupView]:
+    """All groups of the history; reports A9 and A9' as it goes. refusals_excuse: "refused" periods are told apart."""
     offsets = {partition: sorted(row) for partition, row in truth.at.items()}
-    readers = {g: _Reader(truth, findings, g, starts.get(g, {}), offsets) for g in truth.history.groups()}
+    readers = {
+        g: _Reader(truth, findings, g, starts.get(g, {}), offsets, refusals_excuse) for g in truth.history.groups()
+    }
     for event in truth.history.events():
         if event.kind in (Kind.CRASH, Kind.RESTART):
             for reader in readers.values():
@@ -97,6 +103,7 @@ class _Reader:
         group: str,
         starts: Mapping[int, int],
         offsets: Mapping[int, list[int]],
+        refusals_excuse: bool,
     ) -> None:
         self.view = GroupView(group, starts)
         self._truth = truth
@@ -110,6 +117,8 @@ class _Reader:
         self._overrun: set[tuple[int, int]] = set()  # already reported
         self._committed: dict[int, int] = {}
         self._ceiling: dict[int, int] = {}
+        self._refusals_excuse = refusals_excuse
+        self._refused: set[tuple[str, int]] = set()  # (actor, partition) whose newest commit failed
 
     def take(self, event: Event) -> None:
         """One event of this group."""
@@ -126,6 +135,7 @@ class _Reader:
             self._commit(event)
         elif kind is Kind.COMMIT_UNKNOWN:
             self._ceiling[partition] = max(self._ceiling.get(partition, 0), event.offset)
+            self._refuse(event)
         elif kind is Kind.SEEK:
             self._seeks[partition] = (event.at, event.offset)
         elif kind is Kind.OPEN:
@@ -138,8 +148,16 @@ class _Reader:
         for place in [place for place in self._flying if place[0] == event.actor]:
             del self._flying[place]
 
+    def _refuse(self, event: Event) -> None:
+        """A commit failed. It may be told after the revoke for which it was made."""
+        self._refused.add((event.actor, event.partition))
+        past = self.view.periods.get((event.actor, event.partition))
+        if self._refusals_excuse and past and past[-1].how == "revoke":
+            past[-1].how = "refused"
+
     def _open(self, event: Event) -> Period:
         partition = event.partition
+        self._refused.discard((event.actor, partition))
         period = Period(event.actor, partition, event.at, self._committed.get(partition), self._ceiling.get(partition))
         self._owners.setdefault(partition, {})[event.actor] = period
         self.view.periods.setdefault((event.actor, partition), []).append(period)
@@ -156,6 +174,8 @@ class _Reader:
     def _end(self, event: Event, partition: int, how: str) -> None:
         period = self._owners.get(partition, {}).pop(event.actor, None)
         if period is not None:
+            if how == "revoke" and self._refusals_excuse and (event.actor, partition) in self._refused:
+                how = "refused"
             period.end, period.how = event.at, how
 
     def _start(self, event: Event) -> None:
@@ -184,6 +204,7 @@ class _Reader:
             detail = f"{event.actor} commits; the owner is {'/'.join(owners)}"
             self._findings.add("A9'", "", partition, offset, detail, self.view.group)
         self._committed[partition] = self._ceiling[partition] = offset
+        self._refused.discard((event.actor, partition))
         missing = self._first_undone(partition)
         if missing is not None and missing < offset and (partition, missing) not in self._overrun:
             self._overrun.add((partition, missing))

@@ -128,6 +128,7 @@ def judge(
     starts: Starts | None = None,
     compacted: bool = False,
     copies: Copies | None = None,
+    refusals_excuse: bool = False,
 ) -> Verdict:
     """Judges a history under a keyorder topology.
 
@@ -137,12 +138,13 @@ def judge(
     reads a copy whose own order across writers is not the log's. `log_starts`: first offsets that are
     left, where partitions were emptied. `starts`: per group its first offsets, where it did not begin at
     the start of the log. `compacted`: the topic's cleaner ran. `copies`: {place of a copy: place of its
-    original}, where values were re-homed.
+    original}, where values were re-homed. `refusals_excuse`: a member whose commit at a revoke was refused may have
+    its records delivered again, as after a crash: for runs in which a coordinator is made to refuse.
     """
     with cycles_uncollected():
         truth = build(history, log, topology, log_starts=log_starts, compacted=compacted, copies=copies)
         order = truth.order if source_order == "log" else truth.by_writer
-        return _judge(truth, order, mode, quiesced, starts or {}, full=True)
+        return _judge(truth, order, mode, quiesced, starts or {}, full=True, refusals_excuse=refusals_excuse)
 
 
 def judge_stock(
@@ -164,13 +166,22 @@ def judge_stock(
         return _judge(truth, truth.by_writer, mode, quiesced, starts or {}, full=False)
 
 
-def _judge(truth: Truth, order: Order, mode: Mode, quiesced: bool, starts: Starts, *, full: bool) -> Verdict:
+def _judge(
+    truth: Truth,
+    order: Order,
+    mode: Mode,
+    quiesced: bool,
+    starts: Starts,
+    *,
+    full: bool,
+    refusals_excuse: bool = False,
+) -> Verdict:
     if mode not in ("at-least-once", "exactly-once"):
         raise ValueError(f"no such mode: {mode!r}")
     findings = Findings()
     lost_in_log = check_log(truth, findings)
     # A stock client's auto-commit overruns by design; its twin is judged by what came of it.
-    views = read_groups(truth, findings if full else Findings(), starts)
+    views = read_groups(truth, findings if full else Findings(), starts, refusals_excuse=refusals_excuse)
     groups = {}
     for name, view in views.items():
         checks = GroupChecks(truth, view, findings, quiesced=quiesced)

@@ -23,14 +23,17 @@ _COUNT = click.IntRange(min=1)
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 _groups_option = click.option(
-    "--group", "groups", multiple=True, help="Whose backlog to tell; repeatable. [default: all that read the topic]"
+    "--group",
+    "groups",
+    multiple=True,
+    help="A group whose backlog is shown; repeatable. [default: all that read the topic]",
 )
 _sample_option = click.option(
     "--sample",
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Look twice, so many seconds apart, for the pace of groups and producers.",
+    help="Measure the pace of groups and producers over so many seconds.",
 )
 _wait_option = click.option(
     "--wait-for-groups", "waited", default="", help="Comma-separated groups that have to read what a shrink retires."
@@ -75,7 +78,7 @@ def plan(
 
 @click.command()
 @_topic_option
-@click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic shall have.")
+@click.option("--partitions", type=_COUNT, required=True, help="The new number of partitions.")
 @_groups_option
 @_sample_option
 @_dry_run_option
@@ -119,7 +122,7 @@ def expand(
 
 @click.command()
 @_topic_option
-@click.option("--partitions", type=_COUNT, required=True, help="How many partitions shall stay active.")
+@click.option("--partitions", type=_COUNT, required=True, help="The number of partitions that stay active.")
 @click.option(
     "--immediate", is_flag=True, help="Empty the retired partitions without the delay (groups are waited for)."
 )
@@ -214,7 +217,7 @@ def _only_planned(groups: Sequence[str], sample: float, dry_run: bool) -> None:
     """Who gives a flag of a plan may think that nothing is changed: refuse it without --dry-run."""
     given = [flag for flag, value in (("--group", groups), ("--sample", sample)) if value]
     if given and not dry_run:
-        raise click.UsageError(f"{' and '.join(given)} only plan a change: add --dry-run, or leave them out to do it.")
+        raise click.UsageError(f"{' and '.join(given)}: for a dry run only. Add --dry-run, or make the change without.")
 
 
 def _names(words: str) -> tuple[str, ...]:

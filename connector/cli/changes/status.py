@@ -12,19 +12,38 @@ import click
 
 from ....partitioner.errors import OrderError
 from ... import clock
+from ...monitoring.status_server import StatusServer
+from ...monitoring.watching import ClusterWatch, Look
 from ...operations.description import TopicDescription
 from ...operations.overview import Overview
 from ..connecting import Connection, connection_options
-from ..output import emit_json, output_option, unreadable_document, warn_of_unreadable
+from ..output import (
+    emit_json,
+    emit_table,
+    fitted,
+    output_option,
+    table_or_blocks,
+    unreadable_document,
+    warn_of_unreadable,
+)
 from ..signals import stopped_by_signals
 from ..topics_output import description_document
+from .change import status_document as change_status_document
 
-_COLUMNS = ("topic", "partitions", "epoch", "change", "writers", "retired", "groups behind closed gates")
+# Of a group: (closed gates, offsets missing at the one that lacks most).
+_COLUMNS = ("topic", "partitions", "epoch", "change", "writers", "retired", "groups (closed gates, offsets missing)")
 
 
 @click.command()
 @click.option("--topic", "topics", multiple=True, help="A topic to show; repeatable. [default: all managed ones]")
-@click.option("--watch", is_flag=True, help="Show it anew until SIGINT or SIGTERM.")
+@click.option("--watch", is_flag=True, help="Show it again and again until SIGINT or SIGTERM.")
+@click.option(
+    "--serve",
+    type=click.IntRange(0, 65535),
+    default=None,
+    metavar="PORT",
+    help="Show it as a page for a browser of this machine, until SIGINT or SIGTERM; 0 for a free port.",
+)
 @click.option(
     "--interval",
     type=click.FloatRange(min=0, min_open=True),
@@ -34,12 +53,20 @@ _COLUMNS = ("topic", "partitions", "epoch", "change", "writers", "retired", "gro
 )
 @output_option
 @connection_options(timeout=30)
-def status(connection: Connection, topics: Sequence[str], watch: bool, interval: float, output: str) -> None:
+def status(
+    connection: Connection, topics: Sequence[str], watch: bool, serve: int | None, interval: float, output: str
+) -> None:
     """Show managed topics: layout, open change, writers, retired partitions, and the closed gates of each group.
 
-    With --watch and --output json each look is one object on a line of its own.
+    With --watch and --output json each look is one object on a line of its own. With --serve the page is at
+    http://localhost:PORT/ and the same as an object at /status.json; it can be read and nothing else, from this machine.
     """
+    if watch and serve is not None:
+        raise click.UsageError("--watch and --serve exclude each other.")
     connection.reach()
+    if serve is not None:
+        _serve(connection, topics, interval, serve, output)
+        return
     with closing(Overview(connection.config)) as overview:
         if not watch:
             found = overview.look(topics)
@@ -47,13 +74,40 @@ def status(connection: Connection, topics: Sequence[str], watch: bool, interval:
             if output == "json":
                 emit_json(status_document(found, unreadable))
             else:
-                _print(found, unreadable)
+                emit_table(_COLUMNS, _rows(found, unreadable))
                 warn_of_unreadable(unreadable)
             return
         with stopped_by_signals() as stop, _screen(output) as show:
             while not stop.is_set():
                 show(overview.look(topics), {} if topics else overview.unreadable)
                 stop.wait(interval)
+
+
+def _serve(connection: Connection, topics: Sequence[str], interval: float, port: int, output: str) -> None:
+    """Until a signal."""
+    with closing(Overview(connection.config)) as overview:
+        overview.look(topics)  # a topic that is not there is told before anything is served
+    with stopped_by_signals() as stop, closing(ClusterWatch(connection.config, topics, interval)) as looks:
+        server = StatusServer(looks, look_document, interval, port)
+        try:
+            if output == "json":
+                click.echo(json.dumps({"url": server.url}))
+            else:
+                click.echo(f"Status at {server.url} until Ctrl-C")
+            stop.wait()
+        finally:
+            server.close()
+
+
+def look_document(look: Look) -> dict[str, Any]:
+    """The object at /status.json: as that of `status`, with what a changing topic waits for and the lag of each group."""
+    document = {**status_document(look.topics, look.unreadable), "at_ms": look.at_ms or None}
+    for described, topic in zip(document["topics"], look.topics, strict=True):
+        status = look.changes.get(topic.topic)
+        described["change_status"] = None if status is None else change_status_document(status)
+        for group, found in zip(described["groups"], topic.groups, strict=True):
+            group["lag"] = look.lag(topic.topic, found)
+    return document
 
 
 def status_document(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> dict[str, Any]:
@@ -80,27 +134,16 @@ def _row(found: TopicDescription) -> tuple[str, ...]:
     )
 
 
-def _table(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    note = "groups: (closed gates, offsets missing at the one that lacks most)"
-    table = Table(box=box.SIMPLE, caption=note, caption_justify="left")
-    for column in _COLUMNS:
-        table.add_column(column, overflow="fold")
-    for topic in found:
-        table.add_row(*_row(topic))
-    for name, error in sorted(unreadable.items()):
-        table.add_row(name, "cannot be read", *[""] * (len(_COLUMNS) - 3), type(error).__name__)
-    return table
+def _rows(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> list[tuple[str, ...]]:
+    nothing = [""] * (len(_COLUMNS) - 3)
+    cannot = [(name, "cannot be read", *nothing, type(error).__name__) for name, error in sorted(unreadable.items())]
+    return [*(_row(topic) for topic in found), *cannot]
 
 
-def _print(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    # A pipe has no width: folded cells would break what reads them.
-    (console if console.is_terminal else Console(width=400)).print(_table(found, unreadable), markup=False)
+def screenful(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError], columns: int, lines: int) -> str:
+    """A look as it goes on a screen of that size: topics where something waits first, and how much does not fit."""
+    waiting = sorted(found, key=lambda t: t.change is None and not any(group.closed for group in t.groups))
+    return fitted(table_or_blocks(_COLUMNS, _rows(waiting, unreadable), columns), lines)
 
 
 @contextmanager
@@ -110,8 +153,15 @@ def _screen(output: str) -> Iterator[Any]:
         yield lambda *found: click.echo(json.dumps(status_document(*found), default=str))
     elif sys.stdout.isatty():
         from rich.live import Live
+        from rich.text import Text
 
         with Live(auto_refresh=False) as live:
-            yield lambda *found: live.update(_table(*found), refresh=True)
+
+            def show(found: Sequence[TopicDescription], unreadable: Mapping[str, OrderError]) -> None:
+                size = live.console.size
+                text = screenful(found, unreadable, size.width, size.height - 1)
+                live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+            yield show
     else:
-        yield _print
+        yield lambda *found: emit_table(_COLUMNS, _rows(*found))

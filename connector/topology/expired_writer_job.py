@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import CorruptRecordError, RecordVersionError
 from ...partitioner.records.control_records import WRITERS_TOPIC, Lease, Ready
-from ...partitioner.writers.forgetting import Forgetting
+from ...partitioner.writers.expired_writers import ExpiredWriters
 from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
@@ -22,7 +22,7 @@ from .periodic import Periodic
 _MOST_AT_ONCE = 1_000
 
 
-class ForgetJob(Periodic):
+class ExpiredWriterJob(Periodic):
     """Follows all writers, and writes tombstones for those whose records stood unchanged for `quiet_s`; `close` it.
 
     It begins to count when it begins to read: a controller that is started anew every minute erases nothing.
@@ -34,7 +34,7 @@ class ForgetJob(Periodic):
         super().__init__(every)
         self._config = dict(config)
         self._servers = str(config.get("bootstrap.servers"))
-        self._writers = Forgetting(quiet_s)
+        self._writers = ExpiredWriters(quiet_s)
         self._reader: ControlReader | None = None
         self._producer: Producer | None = None
 

@@ -1,0 +1,46 @@
+"""`keyorder topics release`: a topic goes back to stock clients, once nothing of it could get out of order."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from ..admin import TopicAdmin
+from .connecting import Connection, connection_options
+from .output import emit_json, output_option
+
+
+@click.command()
+@click.option("--topic", required=True, help="The topic's name.")
+@click.option("--dry-run", is_flag=True, help="Print what prevents it and change nothing.")
+@output_option
+@connection_options(timeout=60)
+def release(connection: Connection, topic: str, dry_run: bool, output: str) -> None:
+    """Give a topic back to stock clients. `topics adopt` takes it back.
+
+    Refused (exit code 3) while keys could get out of order: an open change, a count at which stock producers place keys
+    elsewhere, a live OrderedProducer, a group with a closed gate, a compacted topic whose keys have moved. Its timeline
+    stays, so that ordered consumers still read older records in order. --timeout bounds the wait for killed writers.
+    """
+    connection.reach()
+    with TopicAdmin(connection.config) as admin:
+        done = admin.release(topic, dry_run, connection.timeout)
+    if output == "json":
+        emit_json({"dry_run": dry_run, **asdict(done)})
+        return
+    for obstacle in done.obstacles:
+        click.echo(f"In the way: {obstacle.text}")
+    if done.obstacles:
+        click.echo(f"Topic {topic} would stay under management")
+    elif done.changed:
+        click.echo(
+            f"Topic {topic} is released: stock producers that place keys by {done.hash} may write its "
+            f"{done.partitions} partitions"
+        )
+    elif done.released is not None:
+        click.echo(f"Topic {topic} was released already: {done.released}")
+    else:
+        click.echo(f"Would release topic {topic}: nothing is in the way")
+    for warning in done.warnings:
+        click.echo(f"WARNING: {warning}", err=True)

@@ -1,0 +1,94 @@
+"""What a controller has done, counted from its events, and whether it lives."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from .. import clock
+from ..topology.supervisor import Event
+
+_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 120.0)
+#: A turn waits for brokers that are away; one that takes longer than this is stuck.
+STUCK_S = 120.0
+
+
+class ControllerMetrics:
+    """Counts a controller's events. Thread-safe.
+
+    Alive: a turn began less than `STUCK_S` seconds ago. Ready: the last turn reached Kafka.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._turn_began = clock.now()
+        self._reached = False
+        self._changes = Counter(
+            "keyorder_changes",
+            "Changes that this controller has ended, by result: changed, unchanged, failed, fenced.",
+            ("topic", "result"),
+            registry=registry,
+        )
+        self._take_overs = Counter(
+            "keyorder_change_take_overs",
+            "Changes of others that stood still and were taken over.",
+            ("topic",),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "keyorder_change_duration_seconds",
+            "How long the changes of this controller took.",
+            ("topic",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._attempts = Counter(
+            "keyorder_change_attempts", "Attempts that its changes took.", ("topic",), registry=registry
+        )
+        self._jobs = Counter(
+            "keyorder_controller_jobs",
+            "Periodic jobs that did something or failed.",
+            ("job", "result"),
+            registry=registry,
+        )
+        self._at = Gauge("keyorder_controller_turn_timestamp_seconds", "When its last turn began.", registry=registry)
+        self._kafka = Gauge(
+            "keyorder_controller_kafka_reachable", "1 when its last turn reached Kafka.", registry=registry
+        )
+
+    def turn(self) -> None:
+        """A turn begins."""
+        self._turn_began = clock.now()
+        self._at.set(clock.wall_ms() / 1000)
+
+    def turned(self, events: list[Event]) -> None:
+        """A turn has ended with these events."""
+        self._reached = not any(event.event == "unreachable" for event in events)
+        self._kafka.set(self._reached)
+        for event in events:
+            self.note(event)
+
+    def note(self, event: Event) -> None:
+        """Count one event."""
+        facts = event.facts
+        if "job" in facts:
+            self._jobs.labels(str(facts["job"]), "failed" if event.event == "failed" else "done").inc()
+        elif event.topic is None:
+            return
+        elif event.event == "take-over":
+            self._take_overs.labels(event.topic).inc()
+        elif event.event == "changed":
+            self._changes.labels(event.topic, "changed" if facts["changed"] else "unchanged").inc()
+            self._attempts.labels(event.topic).inc(float(str(facts["attempts"])))
+            self._seconds.labels(event.topic).observe(float(str(facts["seconds"])))
+        elif event.event in ("failed", "fenced"):
+            self._changes.labels(event.topic, event.event).inc()
+
+    def alive(self) -> tuple[bool, str]:
+        """Whether the process works, and why not."""
+        ago = clock.now() - self._turn_began
+        return ago < STUCK_S, f"the last turn began {ago:.0f} s ago"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it can do its work, and why not."""
+        alive, text = self.alive()
+        reached = self._reached
+        return alive and reached, text if reached else "no broker answered in the last turn"
