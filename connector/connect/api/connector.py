@@ -79,6 +79,10 @@ class SourceConnector(Connector):
         """Whether source offsets alone say where to go on, so that one transaction makes it exact (KIP-618)."""
         return False
 
+    def can_define_transaction_boundaries(self, config: Config) -> bool:
+        """Whether the tasks end transactions themselves, by `context.transaction`, with transaction.boundary=connector."""
+        return False
+
     def alter_offsets(
         self,
         config: Config,

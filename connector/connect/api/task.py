@@ -23,7 +23,7 @@ class OffsetStorageReader(Protocol):
     """What a source task has stored before."""
 
     def offset(self, partition: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The last stored offset of a source partition."""
+        """The last stored offset of a source partition, of whichever task and worker."""
 
     def offsets(self, partitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
         """The same for several."""

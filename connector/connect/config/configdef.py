@@ -31,6 +31,7 @@ class ConfigDef:
         *,
         validator: Validator | None = None,
         group: str | None = None,
+        order: int | None = None,
         width: Width | str = Width.NONE,
         display_name: str = "",
         dependents: tuple[str, ...] = (),
@@ -38,10 +39,14 @@ class ConfigDef:
         internal: bool = False,
         alternative: str | None = None,
     ) -> ConfigDef:
-        """Add a setting. Types, importances and widths may be given by name. Raises ValueError for one defined twice."""
+        """Add a setting. Types, importances and widths may be given by name. Raises ValueError for one defined twice.
+
+        order: its place in its group; by default behind those that are there.
+        """
         if name in self.keys:
             raise ValueError(f"setting {name!r} is defined twice")
-        in_group = sum(key.group == group for key in self.keys.values())
+        if order is None:
+            order = -1 if group is None else 1 + sum(key.group == group for key in self.keys.values())
         key = ConfigKey(
             name,
             Type(type),
@@ -50,7 +55,7 @@ class ConfigDef:
             documentation,
             validator,
             group,
-            in_group + 1 if group is not None else -1,
+            order,
             Width(width),
             display_name or name,
             dependents,
@@ -66,9 +71,17 @@ class ConfigDef:
         return self
 
     def embed(self, prefix: str, other: ConfigDef, group: str | None = None) -> ConfigDef:
-        """Add all settings of another definition below a prefix."""
+        """Add all settings of another definition below a prefix, in a group of their own if one is given."""
         for key in other.keys.values():
-            self.keys[prefix + key.name] = replace(key, name=prefix + key.name, group=group or key.group)
+            name = prefix + key.name
+            display = name if key.display_name == key.name else key.display_name
+            order = key.order if group is None else sum(k.group == group for k in self.keys.values())
+            self.keys[name] = replace(key, name=name, display_name=display, group=group or key.group, order=order)
+        return self
+
+    def change(self, name: str, **fields: Any) -> ConfigDef:
+        """Replace fields of a setting's ConfigKey."""
+        self.keys[name] = replace(self.keys[name], **fields)
         return self
 
     def merged(self, *others: ConfigDef) -> ConfigDef:

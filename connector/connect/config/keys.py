@@ -11,7 +11,7 @@ from .validators import Validator
 
 
 class Type(Enum):
-    """Kafka's types of settings."""
+    """Kafka's types of settings. CLASS is a name: a setting that came by REST must not import what it names."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"

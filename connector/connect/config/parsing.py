@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from ....partitioner.errors import ConfigError
@@ -38,8 +37,6 @@ def parse_type(key: ConfigKey, value: Any) -> Any:
         return [item.strip() for item in str(text).split(",")] if text else []
     if kind is Type.PASSWORD:
         return value if isinstance(value, Password) else Password(str(value))
-    if kind is Type.CLASS:
-        return _class(key, text)
     if not isinstance(value, str):
         raise ConfigError(key.name, repr(value), "it must be text")
     return text
@@ -57,19 +54,6 @@ def _integer(key: ConfigKey, value: Any, text: Any, bound: int) -> int:
     return number
 
 
-def _class(key: ConfigKey, value: Any) -> Any:
-    """A class by `module:Name` or `module.Name`; other names are looked up by the runtime's plugin table."""
-    if isinstance(value, type):
-        return value
-    module, separator, name = str(value).rpartition(":" if ":" in str(value) else ".")
-    if not separator:
-        return str(value)
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError):
-        return str(value)
-
-
 def shown(key: ConfigKey, value: Any) -> Any:
     """A value as Connect's REST shows it: text, lists joined, secrets hidden."""
     if value is None or value is NO_DEFAULT_VALUE:
@@ -80,6 +64,4 @@ def shown(key: ConfigKey, value: Any) -> Any:
         return str(value).lower()
     if isinstance(value, list):
         return ",".join(value)
-    if isinstance(value, type):
-        return f"{value.__module__}.{value.__qualname__}"
     return str(value)

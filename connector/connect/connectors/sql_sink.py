@@ -16,7 +16,7 @@ from ..api.task import SinkTask
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range, ValidString
-from .sql_tables import VERSION, GuardedTable, column_type, column_value, schema_of_field
+from .sql_tables import VERSION, GuardedTable, column_type, schema_of_field
 
 _DIALECTS = ("postgresql", "sqlite")
 
@@ -110,8 +110,7 @@ class SqlSinkTask(SinkTask):
             self._table(record, key, {}).delete(connection, key, version)
             return
         fields = dict(record.value) if isinstance(record.value, Mapping) else {"value": record.value}
-        row = {name: column_value(value) for name, value in fields.items()}
-        self._table(record, key, fields).upsert(connection, key, row, version)
+        self._table(record, key, fields).upsert(connection, key, fields, version)
 
     def _key(self, record: SinkRecord) -> dict[str, Any]:
         names: list[str] = self._options["pk.fields"]

@@ -1,9 +1,8 @@
-"""Polls the rows of a SQL table by a column that only grows: an id, and optionally a time of change."""
+"""Polls the rows of a SQL table by a column that only grows. Records have the types of the table's columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +14,8 @@ from ..api.records import SourceRecord
 from ..api.task import SourceTask
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import NonEmptyString, Range
+from ..config.validators import NonEmptyString, Range, ValidString
+from .sql_columns import GRANULARITIES, NUMERIC_MAPPINGS, Column, TypeMapping, columns_of, row_schema
 from .sql_sink import _engine, _short
 
 
@@ -36,6 +36,8 @@ class SqlSourceConnector(SourceConnector):
             .define("topic.prefix", Type.STRING, "", Importance.HIGH, "The topic is this and the table's name.")
             .define("poll.interval.ms", Type.INT, 1000, Importance.MEDIUM, "Between two looks.", validator=Range(1))
             .define("batch.max.rows", Type.INT, 500, Importance.LOW, "Rows per look.", validator=Range(1))
+            .define("numeric.mapping", Type.STRING, "none", Importance.LOW, "What becomes of NUMERIC columns. none: Decimal. precision_only: the smallest whole type, where they have no scale and at most 18 digits. best_fit: also float64, where they have a scale and at most 15 digits. best_fit_eager_double: float64 for all that have a scale.", validator=ValidString(*NUMERIC_MAPPINGS, ignore_case=True))
+            .define("timestamp.granularity", Type.STRING, "connect_logical", Importance.LOW, "What becomes of TIMESTAMP columns. connect_logical: Timestamp, in whole milliseconds. The others keep microseconds: since 1970 as a number or as text, or ISO 8601 in UTC.", validator=ValidString(*GRANULARITIES, ignore_case=True))
         )  # fmt: skip
 
     @classmethod
@@ -77,7 +79,11 @@ class SqlSourceTask(SourceTask):
 
     def start(self, config: Config) -> None:
         self._options = SqlSourceConnector.config().parse(config)
+        self._mapping = TypeMapping(
+            self._options["numeric.mapping"].lower(), self._options["timestamp.granularity"].lower()
+        )
         self._engine = _engine(self._options)
+        self._columns: dict[str, tuple[Column, ...]] = {}
         stored = self.context.offset_storage_reader
         self._last: dict[str, int] = {}
         for table in self._options["tables"]:
@@ -91,45 +97,88 @@ class SqlSourceTask(SourceTask):
         return records
 
     def _look(self, name: str) -> list[SourceRecord]:
-        counter = self._options["incrementing.column.name"]
-        table = sa.table(name, sa.column(counter, sa.BigInteger))
-        query = (
-            sa.select(sa.text("*"))
-            .select_from(table)
-            .where(table.c[counter] > self._last[name])
-            .order_by(table.c[counter])
-            .limit(self._options["batch.max.rows"])
-        )
         try:
-            with self._engine.connect() as connection:
-                rows = [dict(row) for row in connection.execute(query).mappings()]
+            columns, rows = self._rows(name)
         except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
             raise RetriableError(f"the database: {_short(error)}") from error
         except sa.exc.SQLAlchemyError as error:
             raise ConnectError(f"the database: {_short(error)}") from error
+        counter = self._options["incrementing.column.name"]
+        key = self._options["key.column.name"] or counter
+        schema = row_schema(name, columns)
         records = []
         for row in rows:
-            self._last[name] = int(row[counter])
+            value = {column.name: column.value(row[column.name]) for column in columns}
+            self._last[name] = _whole(row[counter], f"{counter} of table {name}")
             records.append(
                 SourceRecord(
                     topic=f"{self._options['topic.prefix']}{name}",
-                    key=_plain(row[self._options["key.column.name"] or counter]),
-                    value={column: _plain(value) for column, value in row.items()},
+                    key=value[key],
+                    key_schema=schema.field(key),
+                    value=value,
+                    value_schema=schema,
                     source_partition={"table": name},
                     source_offset={"incrementing": self._last[name]},
                 )
             )
         return records
 
+    def _rows(self, name: str) -> tuple[tuple[Column, ...], list[Mapping[str, Any]]]:
+        """The next rows, and the columns that the table had in the transaction that read them."""
+        while True:
+            known = name in self._columns
+            try:
+                with self._engine.connect() as connection:
+                    return self._read(connection, name)
+            except (sa.exc.ProgrammingError, sa.exc.NotSupportedError, sa.exc.OperationalError):
+                # A column may have gone, or a statement that the server has prepared no longer fits its type.
+                if not known:
+                    raise
+                del self._columns[name]
+                self._engine.dispose()
+
+    def _read(self, connection: sa.Connection, name: str) -> tuple[tuple[Column, ...], list[Mapping[str, Any]]]:
+        """The columns are looked up again behind the rows, whose read keeps others from changing the table until it ends."""
+        columns = self._columns.get(name) or self._known(connection, name)
+        while True:
+            rows = list(connection.execute(self._query(name, columns)).mappings())
+            found = self._known(connection, name) if rows else columns
+            if found == columns:
+                return columns, [dict(row) for row in rows]
+            columns = found
+
+    def _known(self, connection: sa.Connection, name: str) -> tuple[Column, ...]:
+        columns = columns_of(connection, name, self._mapping)
+        for setting in ("incrementing.column.name", "key.column.name"):
+            wanted = self._options[setting]
+            if wanted is not None and wanted not in {column.name for column in columns}:
+                raise ConnectError(f"table {name} has no column {wanted}: correct {setting}")
+        self._columns[name] = columns
+        return columns
+
+    def _query(self, name: str, columns: Sequence[Column]) -> sa.Executable:
+        counter = sa.column(self._options["incrementing.column.name"], sa.BigInteger)
+        # Columns have no type here: values come as the driver has them.
+        selected: list[Any] = [
+            sa.cast(sa.column(c.name), sa.Text).label(c.name) if c.as_text else sa.column(c.name) for c in columns
+        ]
+        return (
+            sa.select(*selected)
+            .select_from(sa.table(name))
+            .where(counter > self._last[name])
+            .order_by(counter)
+            .limit(self._options["batch.max.rows"])
+        )
+
     def stop(self) -> None:
         if hasattr(self, "_engine"):
             self._engine.dispose()
 
 
-def _plain(value: Any) -> Any:
-    """A column's value as JSON has it: times in ISO 8601, decimals as text, bytes as they are."""
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    if isinstance(value, memoryview):
-        return bytes(value)
-    return str(value) if isinstance(value, Decimal) else value
+def _whole(raw: Any, where: str) -> int:
+    """The incrementing column's value. Texts have another order, and what is cut off would be read again."""
+    if not isinstance(raw, (int, float, Decimal)) or raw != int(raw):
+        raise ConnectError(
+            f"column {where} holds {type(raw).__name__} {raw}: incrementing.column.name needs whole numbers"
+        )
+    return int(raw)

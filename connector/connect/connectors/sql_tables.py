@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -46,9 +48,19 @@ def column_type(value: Any, schema: Schema | None = None) -> Any:
     return sa.Text
 
 
-def column_value(value: Any) -> Any:
-    """A field as the driver takes it."""
-    return json_text(value) if isinstance(value, (Mapping, list, tuple)) else value
+def column_value(value: Any, kind: Any, sqlite: bool) -> Any:
+    """A field as the driver takes it for a column of this type. Raises DataError for what would not come back as it was."""
+    if isinstance(value, (Mapping, list, tuple)):
+        return json_text(value)
+    if isinstance(value, datetime) and value.tzinfo and isinstance(kind, sa.DateTime) and not kind.timezone:
+        return value.astimezone(timezone.utc).replace(tzinfo=None)  # the server would take its session's time zone
+    if isinstance(kind, sa.String):
+        if isinstance(value, Decimal):
+            return format(value, "f")
+        return value.isoformat() if isinstance(value, (date, time)) else value
+    if sqlite and isinstance(value, Decimal) and Decimal(repr(float(value))) != value:
+        raise DataError(f"SQLite's numbers have 15 digits, which {value} exceeds: make its column TEXT")
+    return value
 
 
 class GuardedTable:
@@ -61,6 +73,7 @@ class GuardedTable:
     def __init__(self, engine: sa.Engine, name: str, keys: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         """keys, fields: column types by name, if the table has to be made. Raises DataError for one that does not fit."""
         self._insert: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[engine.dialect.name]
+        self._sqlite = engine.dialect.name == "sqlite"
         metadata = sa.MetaData()
 
         def own() -> list[sa.Column[Any]]:
@@ -112,7 +125,8 @@ class GuardedTable:
             raise DataError(
                 f"table {self.table.name} has no column {', '.join(sorted(unknown))}: add it, or drop the field"
             )
-        row = {**fields, **key, VERSION: version}
+        key = self._stored(key)
+        row = {**self._stored(fields), **key, VERSION: version}
         columns = [self.table.c[name] for name in row]
         newer = sa.exists().where(*self._is(self.deleted, key), self.deleted.c[VERSION] >= version)
         values = sa.select(*[sa.literal(value, self.table.c[name].type) for name, value in row.items()]).where(~newer)
@@ -126,6 +140,7 @@ class GuardedTable:
 
     def delete(self, connection: sa.Connection, key: Mapping[str, Any], version: int) -> None:
         """Delete the row of `key`, unless a record of this version or a higher one has been here."""
+        key = self._stored(key)
         if self.complete:
             connection.execute(sa.delete(self.table).where(*self._is(self.table, key), self.table.c[VERSION] < version))
         statement = self._insert(self.deleted).values({**key, VERSION: version})
@@ -136,6 +151,9 @@ class GuardedTable:
                 where=self.deleted.c[VERSION] < statement.excluded[VERSION],
             )
         )
+
+    def _stored(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: column_value(value, self.table.c[name].type, self._sqlite) for name, value in values.items()}
 
     @staticmethod
     def _is(table: sa.Table, key: Mapping[str, Any]) -> Sequence[Any]:

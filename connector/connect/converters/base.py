@@ -13,9 +13,15 @@ from ..api.errors import DataError
 from ..api.schema import Schema
 from ..api.text import java_string
 from ..config.configdef import ConfigDef
-from ..config.keys import Importance, Type
+from ..config.keys import Importance, Type, Width
 
 Headers = list[tuple[str, bytes | None]]
+# Character sets that leave the order of bytes open. Java writes the high byte first: UTF-16 behind a mark, but not an empty text;
+# UTF-32 without one. It reads either order behind a mark. (codec, mark that is written, marks that are read)
+_HIGH_FIRST = {
+    "utf-16": ("utf-16-be", codecs.BOM_UTF16_BE, (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)),
+    "utf-32": ("utf-32-be", b"", (codecs.BOM_UTF32_BE, codecs.BOM_UTF32_LE)),
+}
 
 
 class Converter(ABC):
@@ -48,7 +54,13 @@ class StringConverter(Converter):
     @classmethod
     def config(cls) -> ConfigDef:
         return ConfigDef().define(
-            "converter.encoding", Type.STRING, "UTF-8", Importance.HIGH, "The character set, by its name."
+            "converter.encoding",
+            Type.STRING,
+            "UTF-8",
+            Importance.HIGH,
+            "The character set, by its name.",
+            width=Width.MEDIUM,
+            display_name="Encoding",
         )
 
     def configure(self, config: Mapping[str, str], is_key: bool) -> None:
@@ -67,8 +79,9 @@ class StringConverter(Converter):
             return bytes(value)
         text = value if isinstance(value, str) else java_string(schema, value)
         try:
-            if self._charset == "utf-16":  # Java writes it with a mark, the high byte first
-                return codecs.BOM_UTF16_BE + text.encode("utf-16-be")
+            if self._charset in _HIGH_FIRST:
+                charset, mark, _ = _HIGH_FIRST[self._charset]
+                return mark + text.encode(charset) if text else b""
             return text.encode(self._charset)
         except UnicodeEncodeError as error:
             raise DataError(
@@ -79,8 +92,8 @@ class StringConverter(Converter):
         if data is None:
             return Schema("string", True), None
         charset = self._charset
-        if charset == "utf-16" and data[:2] not in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE):
-            charset = "utf-16-be"
+        if charset in _HIGH_FIRST and not data.startswith(_HIGH_FIRST[charset][2]):
+            charset = _HIGH_FIRST[charset][0]
         try:
             return Schema("string", True), data.decode(charset)
         except UnicodeDecodeError as error:

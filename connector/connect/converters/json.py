@@ -32,7 +32,7 @@ from ..api.schema import (
 )
 from ..api.text import number_text
 from ..config.configdef import ConfigDef
-from ..config.keys import Importance, Type
+from ..config.keys import Importance, Type, Width
 from ..config.validators import Range, ValidString
 from .base import Converter
 
@@ -52,8 +52,29 @@ class JsonConverter(Converter):
     def config(cls) -> ConfigDef:
         return (
             ConfigDef()
-            .define("schemas.enable", Type.BOOLEAN, True, Importance.HIGH, "Whether each message carries its schema.")
-            .define("schemas.cache.size", Type.INT, 1000, Importance.HIGH, "Schemas kept.", validator=Range.at_least(0))
+            .define(
+                "schemas.enable",
+                Type.BOOLEAN,
+                True,
+                Importance.HIGH,
+                "Whether each message carries its schema.",
+                group="Schemas",
+                order=0,
+                width=Width.MEDIUM,
+                display_name="Enable schemas",
+            )
+            .define(
+                "schemas.cache.size",
+                Type.INT,
+                1000,
+                Importance.HIGH,
+                "Schemas kept.",
+                validator=Range.at_least(0),
+                group="Schemas",
+                order=1,
+                width=Width.MEDIUM,
+                display_name="Schema cache size",
+            )
             .define(
                 "decimal.format",
                 Type.STRING,
@@ -61,6 +82,10 @@ class JsonConverter(Converter):
                 Importance.LOW,
                 "How Decimals are written: the bytes of the number as text, or a number.",
                 validator=ValidString("BASE64", "NUMERIC", ignore_case=True),
+                group="Serialization",
+                order=0,
+                width=Width.MEDIUM,
+                display_name="Decimal format",
             )
             .define(
                 "replace.null.with.default",
@@ -68,6 +93,10 @@ class JsonConverter(Converter):
                 True,
                 Importance.LOW,
                 "Whether a null whose schema has a default becomes that default.",
+                group="Serialization",
+                order=1,
+                width=Width.MEDIUM,
+                display_name="Replace null with default",
             )
         )
 

@@ -57,7 +57,7 @@ class SchemaRegistry:
             return self._schemas[number]
 
     def register(self, subject: str, schema: str, create: bool = True, kind: str = "AVRO") -> int:
-        """The id of a schema below a subject; registers it if `create`. kind: AVRO or JSON. Raises as `schema`."""
+        """The id of a schema below a subject; registers it if `create`. kind: AVRO, JSON or PROTOBUF. Raises as `schema`."""
         path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if create else "")
         body = {"schema": schema} if kind == "AVRO" else {"schema": schema, "schemaType": kind}
         return int(str(self._call("POST", path, body)["id"]))

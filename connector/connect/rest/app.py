@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -99,7 +99,8 @@ class RestApp:
             shown = self._origins.headers(origin)
             if request.method == "OPTIONS":
                 methods = sorted({*handlers, "OPTIONS", *(["HEAD"] if "GET" in handlers else [])})
-                return Response("", headers={"Allow": ",".join(methods), **self._origins.preflight(origin)})
+                given = {"Allow": ",".join(methods), **self._origins.preflight(origin)}
+                return Response(", ".join(methods), media_type="text/plain", headers=given)
             if not allowed(request.headers.get("authorization"), self._token):
                 answer = error(
                     401, "This worker's REST needs its token: Authorization: Bearer, or Basic with it as the password"
@@ -126,7 +127,8 @@ class RestApp:
             if len(body) > _MOST:
                 return error(413, f"a body may have {_MOST} bytes at most")
             handler = handlers["GET" if request.method == "HEAD" else request.method]
-            if body and not is_json(request.headers.get("content-type")):
+            kind = request.headers.get("content-type")
+            if (body or kind) and request.method not in ("GET", "HEAD") and not is_json(kind):
                 return error(415, "HTTP 415 Unsupported Media Type: send application/json")
             if request.url.path != "/metrics" and not takes_json(request.headers.get("accept")):
                 return error(406, "HTTP 406 Not Acceptable: answers are application/json")
@@ -224,13 +226,13 @@ class RestApp:
         if not isinstance(name, str):
             raise BadRequestError('"name" is missing')
         info = self.operations.create(name, config, document.get("initial_state"), document.get("initial_offsets"))
-        return JSONResponse(info, 201, {"Location": f"/connectors/{quote(name, safe='')}"})
+        return JSONResponse(info, 201, {"Location": _place(info)})
 
     def _put_config(self, request: Request, body: Any) -> Response:
         name = _name(request)
         created, info = self.operations.put_config(name, _object(body))
         if created:
-            return JSONResponse(info, 201, {"Location": f"/connectors/{quote(name, safe='')}"})
+            return JSONResponse(info, 201, {"Location": _place(info)})
         return JSONResponse(info)
 
     def _delete(self, request: Request, body: Any) -> Response:
@@ -285,6 +287,10 @@ class RestApp:
 def error(code: int, message: str) -> Response:
     """Connect's error body."""
     return JSONResponse({"error_code": code, "message": message}, code)
+
+
+def _place(info: Mapping[str, Any]) -> str:
+    return f"/connectors/{quote(info['name'], safe='')}"
 
 
 def _name(request: Request) -> str:

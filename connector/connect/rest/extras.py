@@ -37,6 +37,7 @@ def admin_routes(operations: Operations) -> list[tuple[str, str, Callable[[Reque
 
     def metrics(request: Request, body: Any) -> Response:
         herder = operations.herder
+        worker = herder.worker
         states = operations.herder.call(
             lambda: [
                 (key[0], key[1], status.state)
@@ -46,12 +47,16 @@ def admin_routes(operations: Operations) -> list[tuple[str, str, Callable[[Reque
         )
         facts = {
             "connector_count": float(len(herder.state.configs)),
-            "task_count": float(herder.worker.alive()),
+            "task_count": float(worker.alive()),
+            "task_startup_attempts": float(worker.startups["attempts"]),
+            "task_startup_failure": float(worker.startups["failure"]),
+            "task_startup_success": float(worker.startups["attempts"] - worker.startups["failure"]),
             "leader": float(herder.leading),
             "assignment_epoch": float(herder.state.assignment.epoch),
         }
         return PlainTextResponse(
-            prometheus(herder.worker.metrics(), states, facts), media_type="text/plain; version=0.0.4; charset=utf-8"
+            prometheus(worker.metrics(), states, facts, worker.moves, worker.kinds()),
+            media_type="text/plain; version=0.0.4; charset=utf-8",
         )
 
     def loggers(request: Request, body: Any) -> Any:

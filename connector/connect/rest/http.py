@@ -57,7 +57,7 @@ class Origins:
         """The headers of an answer to a page of that origin; none if it is not among them."""
         if origin is None or not ("*" in self.origins or origin in self.origins):
             return {}
-        return {"Access-Control-Allow-Origin": origin, "Access-Control-Allow-Credentials": "true", "Vary": "Origin"}
+        return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
 
     def preflight(self, origin: str | None) -> dict[str, str]:
         """The headers of an answer to a browser's question before a request."""

@@ -10,9 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
     AdminClient,
-    ConfigResource,
     NewTopic,
-    ResourceType,
 )
 
 from ....partitioner.errors import BrokerUnreachableError, ConfigError
@@ -21,7 +19,7 @@ from ...config import connection_of
 from ...kafka_errors import translate, translated
 from ...log_offsets import LogOffsets
 from ...messages import offset_of, place_of
-from ...metadata import patiently, wait_for_partitions
+from ...metadata import patiently, topic_config, wait_for_partitions
 
 Update = Callable[[str, bytes | None], None]
 _TIMEOUT = 30.0
@@ -114,7 +112,8 @@ class KafkaLog:
         failures: list[KafkaError] = []
         with self._lock:
             if self._producer is None:
-                # One partition for a key, whoever writes it: exactly-once tasks write offsets with their own producer.
+                # One partition for a key, whoever writes it: exactly-once tasks write offsets with their own producer, and a
+                # tombstone in another partition may be read before what it deletes.
                 own = {"enable.idempotence": True, "linger.ms": 0, "partitioner": "murmur2_random"}
                 self._producer = Producer({**self._config, **own})
         for key, value in records.items():
@@ -141,18 +140,7 @@ def ensure_compacted(config: Mapping[str, Any], servers: str, topic: str, partit
     """Make an internal topic, or see that the one that is there is compacted. Raises ConfigError if it is not."""
     admin = AdminClient(connection_of(config))
     make_topic(admin, servers, topic, partitions, replication, {"cleanup.policy": "compact"})
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-
-    def policy() -> str:
-        try:
-            entries = admin.describe_configs([resource], request_timeout=10)[resource].result(11)
-        except KafkaException as raised:
-            raise translate(raised.args[0], "describe", f"topic {topic}", servers) from raised
-        except FutureTimeout as raised:
-            raise BrokerUnreachableError(servers, f"describe topic {topic}") from raised
-        return str(entries["cleanup.policy"].value)
-
-    found = patiently(policy, _TIMEOUT)
+    found = patiently(lambda: topic_config(admin, topic, servers)["cleanup.policy"], _TIMEOUT)
     if found != "compact":
         raise ConfigError(f"cleanup.policy of {topic}", f"{found!r} deletes what the workers need", "set it to compact")
 

@@ -48,6 +48,7 @@ class Parts:
         settings = resolver.resolve(given)
         resolver.keep_secret(settings)
         parsed = definition.parse(settings)
+        check(worker_connection(settings), "", "consumer")
         for warning in without_effect(definition, given, lambda name: name in connection_of({name: ""})):
             _LOG.warning("%s", warning)
         for kind in ("producer", "consumer"):
@@ -61,7 +62,7 @@ class Parts:
             topics = [parsed[f"{name}.storage.topic"] for name in ("config", "offset", "status")]
             if len(set(topics)) < 3:
                 raise ConfigError("config.storage.topic", "two of the storage topics have one name", "give three names")
-        return cls(settings, parsed, Plugins(parsed["plugin.classes"]), resolver)
+        return cls(settings, parsed, Plugins(parsed["plugin.classes"], parsed["plugin.path"]), resolver)
 
 
 def standalone(parts: Parts, url: str) -> Operations:

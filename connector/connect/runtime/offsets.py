@@ -140,10 +140,11 @@ class OffsetReader:
         self._store, self._connector = store, connector
 
     def offset(self, partition: Mapping[str, Any]) -> dict[str, Any] | None:
-        return self._store.offset(self._connector, partition)
+        return self.offsets([partition])[0]
 
     def offsets(self, partitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
-        return [self.offset(partition) for partition in partitions]
+        self._store.refresh()  # another worker's task may have stored them a moment ago
+        return [self._store.offset(self._connector, partition) for partition in partitions]
 
 
 class _Submitted:

@@ -1,16 +1,20 @@
 """Plugins by name: the built-in ones, those of installed packages, and those that the worker's settings allow.
 
 An installed package offers plugins by entry points: `keyorder.connectors`, `keyorder.transforms`, `keyorder.predicates`,
-`keyorder.converters`. No other code can be named from outside: a configuration that came by REST runs nothing new.
+`keyorder.converters`; the folders of `plugin.path` are searched for them, too. No other code can be named from outside: a
+configuration that came by REST runs nothing new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from ...._version import __version__
@@ -20,6 +24,7 @@ from ..api.errors import NotFoundError
 from ..converters.base import Converter
 from ..transforms.base import HalfTransformation, Predicate, Transformation
 
+_LOG = logging.getLogger("keyorder.connect.settings")
 _HERE = __package__.rpartition(".")[0]
 # Name: module below connect. Imported when called for: a connector brings the libraries of its other side.
 _CONNECTORS = {
@@ -61,6 +66,7 @@ _CONVERTERS = {
     "JsonConverter": "json",
     "AvroConverter": "avro",
     "JsonSchemaConverter": "json_schema",
+    "ProtobufConverter": "protobuf",
 }
 SIMPLE_HEADERS = "SimpleHeaderConverter"
 # The Kafka Connect whose REST, converters and transforms these are.
@@ -78,6 +84,7 @@ _JAVA_CLASSES = {
     "JsonConverter": "org.apache.kafka.connect.json.JsonConverter",
     "AvroConverter": "io.confluent.connect.avro.AvroConverter",
     "JsonSchemaConverter": "io.confluent.connect.json.JsonSchemaConverter",
+    "ProtobufConverter": "io.confluent.connect.protobuf.ProtobufConverter",
 }
 _WORDS = {"transforms": "transformation", "predicates": "predicate", "converters": "converter"}
 _KINDS: dict[str, type] = {
@@ -102,9 +109,10 @@ class PluginInfo:
 
 
 class Plugins:
-    """The table of plugins. classes: `module:Class` words that the worker's `plugin.classes` adds."""
+    """The table of plugins. classes, folders: what the worker's `plugin.classes` and `plugin.path` add."""
 
-    def __init__(self, classes: Sequence[str] = ()) -> None:
+    def __init__(self, classes: Sequence[str] = (), folders: Sequence[str] = ()) -> None:
+        add_folders(folders)
         self._allowed: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
         for word in classes:
             module, _, name = word.partition(":")
@@ -196,17 +204,43 @@ class Plugins:
             except (NotFoundError, ImportError):
                 continue  # what it needs is not installed
             full = full_name(kind)
-            version = KAFKA_VERSION if full in _JAVA_CLASSES.values() else _version_of(kind)
-            found[kind.kind, full] = PluginInfo(full, kind.kind, version)
+            found[kind.kind, full] = PluginInfo(full, kind.kind, self.version("connectors", name))
         if not connectors_only:
             for group, word in _WORDS.items():
-                for full in self._full_names(group):
-                    found[word, full] = PluginInfo(full, word, KAFKA_VERSION)
-            for full in (_JAVA_CLASSES[SIMPLE_HEADERS], *self._full_names("converters")):
-                found["header_converter", full] = PluginInfo(full, "header_converter", KAFKA_VERSION)
+                for full in self.full_names(group):
+                    found[word, full] = PluginInfo(full, word, self.version(group, full))
+            for full in (_JAVA_CLASSES[SIMPLE_HEADERS], *self.full_names("converters")):
+                version = KAFKA_VERSION if full.endswith(SIMPLE_HEADERS) else self.version("converters", full)
+                found["header_converter", full] = PluginInfo(full, "header_converter", version)
         return sorted(found.values(), key=lambda info: (info.kind, info.name))
 
-    def _full_names(self, group: str) -> list[str]:
+    def version(self, group: str, name: str) -> str:
+        """A plugin's version; Kafka's for what is Kafka's own. Raises NotFoundError."""
+        if group == "converters" and name.rpartition(".")[2] == SIMPLE_HEADERS:
+            return KAFKA_VERSION
+        kind = self._of(group, name)
+        if full_name(kind).startswith("org.apache.kafka."):
+            return KAFKA_VERSION
+        return __version__ if kind.__module__.startswith(_HERE) else str(getattr(kind, "version", "unknown"))
+
+    def shown(self, group: str, name: str) -> str:
+        """A plugin's class in full, by any of its names. Raises NotFoundError."""
+        if group == "converters" and name.rpartition(".")[2] == SIMPLE_HEADERS:
+            return _JAVA_CLASSES[SIMPLE_HEADERS]
+        full = full_name(self._of(group, name))
+        half = name.partition("$")[2]
+        return f"{full}${half}" if half and "$" not in full else full
+
+    def _of(self, group: str, name: str) -> type:
+        finders: dict[str, Callable[[str], type]] = {
+            "connectors": self.connector,
+            "transforms": self.transform,
+            "predicates": self.predicate,
+            "converters": self.converter,
+        }
+        return finders[group](name)
+
+    def full_names(self, group: str) -> list[str]:
         """Of a kind's plugins; both halves of a transform that has them."""
         built_in: dict[str, Any] = {"transforms": _TRANSFORMS, "converters": _CONVERTERS, "predicates": _PREDICATES}
         found = []
@@ -222,12 +256,28 @@ class Plugins:
             return False
 
 
-def full_name(kind: type[Connector]) -> str:
-    """A connector's class as the REST names it: Java's name for Kafka's own."""
-    if kind.__module__.startswith(_HERE):
-        return _JAVA_CLASSES.get(kind.__name__, f"{kind.__module__}.{kind.__name__}")
-    return f"{kind.__module__}.{kind.__name__}"
+def add_folders(folders: Sequence[str]) -> None:
+    """Let Python find what is installed in these folders, or in folders right below them; behind all that is there already.
+
+    Java's jars have folders like these: one without Python packages, or that is not there, is named in the log.
+    """
+    for folder in map(Path, folders):
+        found = [each for each in (folder, *sorted(folder.glob("*/"))) if any(each.glob("*.dist-info"))]
+        if not found:
+            _LOG.warning("plugin.path: there is no Python package in %s", folder)
+        for each in found:
+            if str(each) not in sys.path:
+                sys.path.append(str(each))
 
 
-def _version_of(kind: type[Connector]) -> str:
-    return __version__ if kind.__module__.startswith(_HERE) else kind.version
+def full_name(kind: type) -> str:
+    """A plugin's class as the REST names it: Java's name for Kafka's own."""
+    own = kind.__mro__[1] if "$" in kind.__name__ else kind  # a half is a class made of the whole
+    name, module = kind.__name__, own.__module__
+    if module.startswith(_HERE):
+        if own.__name__ in _JAVA_CLASSES:
+            return _JAVA_CLASSES[own.__name__]
+        for group, base in _KINDS.items():
+            if group != "connectors" and issubclass(own, base):
+                return f"{_JAVA_PACKAGES[group]}.{name}"
+    return f"{module}.{name}"

@@ -9,8 +9,8 @@ from typing import Any
 
 from ....partitioner.errors import ConfigError
 from ..config.configdef import ConfigDef
-from ..config.keys import Importance, Type
-from ..config.validators import NonEmptyStringWithoutControlChars, Range, ValidString
+from ..config.keys import Importance, Type, Width
+from ..config.validators import NonEmptyString, NonEmptyStringWithoutControlChars, Range, Regex, ValidString
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -43,6 +43,7 @@ def worker_definition() -> ConfigDef:
         .define("rest.ssl.key.location", Type.STRING, None, MEDIUM, "PEM key of an https:// listener.")
         .define("rest.ssl.ca.location", Type.STRING, None, MEDIUM, "PEM certificates by which workers trust each other's REST.")
         .define("config.providers", Type.LIST, [], LOW, "Aliases of config providers; `config.providers.<alias>.class` and `.param.*` follow.")
+        .define("plugin.path", Type.LIST, [], LOW, "Folders with more plugins: each is what `pip install --target` has filled, or holds such folders.")
         .define("plugin.classes", Type.LIST, [], LOW, "More plugins, as module:Class, beside the installed ones.")
         .define("connector.client.config.override.policy", Type.STRING, "All", LOW, "Whether connectors may set producer.override.* and consumer.override.*.", validator=ValidString("All", "None"))
         .define("exactly.once.source.support", Type.STRING, "disabled", HIGH, "Whether source tasks write records and offsets in one transaction.", validator=ValidString("disabled", "preparing", "enabled"))
@@ -57,7 +58,7 @@ def worker_definition() -> ConfigDef:
 _OF_JVM_WORKERS = re.compile(
     r"admin\..*|access\.control\..*|admin\.listeners.*|auto\.include\.jmx\.reporter|client\.dns\.lookup|config\.storage\..*|connect\.protocol"
     r"|connections\.max\.idle\.ms|header\.converter\..*|inter\.worker\..*|listeners\.https\..*|metadata\..*|metric.*|offset\.storage\..*"
-    r"|plugin\.(path|discovery)|rebalance\.timeout\.ms|receive\.buffer\.bytes|reconnect\..*|request\.timeout\.ms|response\.http\..*"
+    r"|plugin\.discovery|rebalance\.timeout\.ms|receive\.buffer\.bytes|reconnect\..*|request\.timeout\.ms|response\.http\..*"
     r"|rest\.(advertised\.(host\.name|port|listener)|extension\.classes)|retry\..*|scheduled\..*|send\.buffer\.bytes"
     r"|socket\..*|status\.storage\..*|task\.shutdown\..*|topic\.(creation\.enable|tracking\..*)|worker\..*"
 )
@@ -110,38 +111,86 @@ def connector_definition(kind: str) -> ConfigDef:
         ConfigDef()
         .define("name", Type.STRING, importance=HIGH, documentation="Unique among the connectors.", validator=NonEmptyStringWithoutControlChars(), group="Common")
         .define("connector.class", Type.STRING, importance=HIGH, documentation="The plugin.", group="Common")
+        .define("connector.plugin.version", Type.STRING, None, MEDIUM, "Refused unless it is the version that is installed.", group="Common")
         .define("tasks.max", Type.INT, 1, HIGH, "The most tasks.", validator=Range(1), group="Common")
         .define("tasks.max.enforce", Type.BOOLEAN, True, LOW, "Whether a connector that makes more tasks fails.", group="Common")
-        .define("key.converter", Type.STRING, None, LOW, "By default the worker's.", group="Common")
-        .define("value.converter", Type.STRING, None, LOW, "By default the worker's.", group="Common")
-        .define("header.converter", Type.STRING, None, LOW, "By default the worker's.", group="Common")
+        .define("key.converter", Type.CLASS, None, LOW, "By default the worker's.", group="Common")
+        .define("key.converter.plugin.version", Type.STRING, None, LOW, "Refused unless it is the version that is installed.", group="Common")
+        .define("value.converter", Type.CLASS, None, LOW, "By default the worker's.", group="Common")
+        .define("value.converter.plugin.version", Type.STRING, None, LOW, "Refused unless it is the version that is installed.", group="Common")
+        .define("header.converter", Type.CLASS, None, LOW, "By default the worker's.", group="Common")
+        .define("header.converter.plugin.version", Type.STRING, None, LOW, "Refused unless it is the version that is installed.", group="Common")
         .define("transforms", Type.LIST, [], LOW, "Aliases of transforms, in order.", group="Transforms")
         .define("predicates", Type.LIST, [], LOW, "Aliases of predicates.", group="Predicates")
         .define("config.action.reload", Type.STRING, "restart", LOW, "Understood for compatibility: placeholders are resolved when a task starts.", validator=ValidString("none", "restart"), group="Common")
         .define("errors.retry.timeout", Type.LONG, 0, MEDIUM, "Milliseconds for which a failed operation is tried again; 0 for none, -1 without end.", validator=Range(-1), group="Error Handling")
         .define("errors.retry.delay.max.ms", Type.LONG, 60_000, MEDIUM, "The longest wait between two tries.", validator=Range(1), group="Error Handling")
-        .define("errors.tolerance", Type.STRING, "none", MEDIUM, "none: the task fails; all: the record goes the way of errors.deadletterqueue.policy.", validator=ValidString("none", "all"), group="Error Handling")
+        .define("errors.tolerance", Type.STRING, "none", MEDIUM, "none: the task fails; all: the record goes the way of errors.deadletterqueue.policy, or is skipped if there is no dead letter queue; later records of its key go on then.", validator=ValidString("none", "all"), group="Error Handling")
         .define("errors.log.enable", Type.BOOLEAN, False, MEDIUM, "Log each failed operation.", group="Error Handling")
         .define("errors.log.include.messages", Type.BOOLEAN, False, MEDIUM, "With the record's place. Never its content.", group="Error Handling")
     )  # fmt: skip
     if kind == "sink":
-        return (
+        return _looking(
             common.define("topics", Type.LIST, [], HIGH, "The topics, or:", group="Common")
-            .define("topics.regex", Type.STRING, "", HIGH, "A regular expression of topics.", group="Common")
+            .define("topics.regex", Type.STRING, "", HIGH, "A regular expression of topics.", validator=Regex(), group="Common")
             .define("errors.deadletterqueue.topic.name", Type.STRING, "", MEDIUM, "Where failed records go.", group="Error Handling")
             .define("errors.deadletterqueue.topic.replication.factor", Type.SHORT, 3, MEDIUM, "When it is made.", group="Error Handling")
             .define("errors.deadletterqueue.context.headers.enable", Type.BOOLEAN, False, MEDIUM, "Add __connect.errors.* headers; always done by park-key.", group="Error Handling")
             .define("errors.deadletterqueue.policy", Type.STRING, "park-key", MEDIUM, "park-key: after a failed record all later ones of its key follow it there until the key is released. record: the failed record alone, as in Kafka Connect; later ones of its key overtake it.", validator=ValidString("park-key", "record"), group="Error Handling")
         )  # fmt: skip
-    return (
+    return _looking(
         common.define("topic.creation.groups", Type.LIST, [], LOW, "Aliases of groups; `topic.creation.<alias>.include`, `.exclude`, `.partitions`, `.replication.factor` and settings of the topic follow.", group="Topic Creation")
         .define("topic.creation.default.partitions", Type.INT, None, LOW, "When a topic is missing: its partitions. Without it a topic is made as the brokers make them (auto.create.topics.enable), or waited for.", group="Topic Creation")
         .define("topic.creation.default.replication.factor", Type.SHORT, -1, LOW, "-1 for the cluster's default.", group="Topic Creation")
-        .define("exactly.once.support", Type.STRING, "requested", MEDIUM, "required: refuse to run if records and offsets cannot be written in one transaction.", validator=ValidString("requested", "required"), group="Exactly Once Support")
-        .define("transaction.boundary", Type.STRING, "poll", MEDIUM, "Where a transaction ends.", validator=ValidString("poll", "interval", "connector"), group="Exactly Once Support")
-        .define("transaction.boundary.interval.ms", Type.LONG, None, LOW, "For interval; by default offset.flush.interval.ms.", group="Exactly Once Support")
-        .define("offsets.storage.topic", Type.STRING, None, LOW, "Refused: offsets of all connectors are in the worker's topic.", group="Exactly Once Support")
+        .define("exactly.once.support", Type.STRING, "requested", MEDIUM, "required: refuse to run if records and offsets cannot be written in one transaction.", validator=ValidString("requested", "required", ignore_case=True), group="Exactly Once Support")
+        .define("transaction.boundary", Type.STRING, "poll", MEDIUM, "Where a transaction ends.", validator=ValidString("poll", "interval", "connector", ignore_case=True), group="Exactly Once Support")
+        .define("transaction.boundary.interval.ms", Type.LONG, None, LOW, "For interval; by default offset.flush.interval.ms.", validator=Range(1), group="Exactly Once Support")
+        .define("offsets.storage.topic", Type.STRING, None, LOW, "Refused: offsets of all connectors are in the worker's topic.", validator=NonEmptyString(), group="offsets.topic")
     )  # fmt: skip
+
+
+# How a form for people shows them: place in the group, width, name. A form that is made for Kafka Connect sorts by these.
+_LOOKS: dict[str, tuple[int, Width, str]] = {
+    "name": (1, Width.MEDIUM, "Connector name"),
+    "connector.class": (2, Width.LONG, "Connector class"),
+    "connector.plugin.version": (3, Width.MEDIUM, "Connector version"),
+    "topics": (4, Width.LONG, "Topics"),
+    "topics.regex": (4, Width.LONG, "Topics regex"),
+    "tasks.max": (4, Width.SHORT, "Tasks max"),
+    "tasks.max.enforce": (5, Width.SHORT, "Enforce tasks max"),
+    "key.converter": (6, Width.SHORT, "Key converter class"),
+    "key.converter.plugin.version": (7, Width.SHORT, "Key converter version"),
+    "value.converter": (8, Width.SHORT, "Value converter class"),
+    "value.converter.plugin.version": (9, Width.SHORT, "Value converter version"),
+    "header.converter": (10, Width.SHORT, "Header converter class"),
+    "header.converter.plugin.version": (11, Width.SHORT, "Header converter version"),
+    "transforms": (12, Width.LONG, "Transforms"),
+    "predicates": (13, Width.LONG, "Predicates"),
+    "config.action.reload": (14, Width.MEDIUM, "Reload action"),
+    "errors.retry.timeout": (1, Width.MEDIUM, "Retry timeout"),
+    "errors.retry.delay.max.ms": (2, Width.MEDIUM, "Longest retry delay"),
+    "errors.tolerance": (3, Width.SHORT, "Error tolerance"),
+    "errors.log.enable": (4, Width.SHORT, "Log errors"),
+    "errors.log.include.messages": (5, Width.SHORT, "Log places of records"),
+    "errors.deadletterqueue.topic.name": (6, Width.MEDIUM, "Dead letter queue topic"),
+    "errors.deadletterqueue.topic.replication.factor": (7, Width.MEDIUM, "Dead letter queue replication factor"),
+    "errors.deadletterqueue.context.headers.enable": (8, Width.MEDIUM, "Dead letter queue context headers"),
+    "errors.deadletterqueue.policy": (9, Width.SHORT, "Dead letter queue policy"),
+    "topic.creation.groups": (1, Width.LONG, "Topic creation groups"),
+    "topic.creation.default.partitions": (2, Width.SHORT, "Partitions of created topics"),
+    "topic.creation.default.replication.factor": (3, Width.SHORT, "Replication factor of created topics"),
+    "exactly.once.support": (2, Width.SHORT, "Exactly once support"),
+    "transaction.boundary": (3, Width.SHORT, "Transaction boundary"),
+    "transaction.boundary.interval.ms": (4, Width.SHORT, "Transaction boundary interval"),
+    "offsets.storage.topic": (1, Width.LONG, "Offsets topic"),
+}
+
+
+def _looking(definition: ConfigDef) -> ConfigDef:
+    for name in definition.names():
+        order, width, display = _LOOKS[name]
+        definition.change(name, order=order, width=width, display_name=display)
+    return definition
 
 
 def cross_checks(kind: str, config: Mapping[str, str], parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -151,23 +200,25 @@ def cross_checks(kind: str, config: Mapping[str, str], parsed: Mapping[str, Any]
         topics, regex = parsed.get("topics") or [], parsed.get("topics.regex") or ""
         dead = parsed.get("errors.deadletterqueue.topic.name") or ""
         if bool(topics) == bool(regex):
-            found.append(("topics", "Must configure exactly one of topics and topics.regex."))
+            found += [
+                (name, "Must configure exactly one of topics and topics.regex.") for name in ("topics", "topics.regex")
+            ]
         if dead and (dead in topics or (regex and re.fullmatch(regex, dead))):
             found.append(
                 (
-                    "errors.deadletterqueue.topic.name",
-                    f"The DLQ topic {dead!r} may not be among the topics that are read.",
+                    "topics" if dead in topics else "topics.regex",
+                    f"errors.deadletterqueue.topic.name {dead!r} may not be among the topics that are read.",
                 )
             )
         if (
             parsed.get("errors.tolerance") == "all"
             and not dead
-            and parsed.get("errors.deadletterqueue.policy") == "park-key"
+            and config.get("errors.deadletterqueue.policy") == "park-key"
         ):
             found.append(
                 (
                     "errors.deadletterqueue.topic.name",
-                    "park-key needs a topic; to skip failed records, and let later ones of their keys go on, set errors.deadletterqueue.policy=record.",
+                    "park-key needs a topic; to skip failed records, and let later ones of their keys go on, leave errors.deadletterqueue.policy out.",
                 )
             )
     elif parsed.get("offsets.storage.topic"):

@@ -13,7 +13,7 @@ from ... import clock
 from ..api.errors import NotFoundError
 from ..config.providers import Resolver
 from .group.state import ClusterState, Target
-from .metrics import TaskMetrics
+from .metrics import Moves, TaskMetrics
 from .offsets import OffsetStore
 from .plugins import Plugins
 from .settings import connector_definition
@@ -46,6 +46,9 @@ class Worker:
         self._ended: set[TaskId] = set()
         self._told: set[TaskId] = set()
         self._again: Counter[TaskId] = Counter()
+        self._used: dict[str, set[str]] = {}  # by tasks that have ended since this was asked for
+        self.moves = Moves()
+        self.startups = Counter(attempts=0, failure=0)
 
     def follow(self, state: ClusterState, member: str) -> None:
         """Start, stop, pause and resume until what runs here is what the assignment says. Waits for nothing."""
@@ -65,17 +68,24 @@ class Worker:
                     # By a run that was ours no more: it had stood still, and joined before it heard of that.
                     self._again[task.spec.id] += 1
                     _LOG.warning("task %s was displaced by an older run, and begins again", task.where)
-                    del self._tasks[key]
+                    self._forget(key)
                     continue
                 self._ended.add(task.spec.id)
                 if mine.get(key) != task.spec.id:
-                    del self._tasks[key]
+                    self._forget(key)
         for key, number in mine.items():
             if key not in self._tasks and number not in self._ended:
                 self._start(number, state, wanted[key] is Target.PAUSED)
         self._let_go(state, member)
+        going = any(task.is_alive() for key, task in self._tasks.items() if mine.get(key) != task.spec.id)
+        begun = all(key in self._tasks or number in self._ended for key, number in mine.items())
+        self.moves.follow(state.assignment.epoch, begun and not going)
         self._ended = {done for done in self._ended if mine.get((done.connector, done.number)) == done}
         self._again = Counter({n: c for n, c in self._again.items() if mine.get((n.connector, n.number)) == n})
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        task = self._tasks.pop(key)
+        self._used.setdefault(key[0], set()).update(task.topics)
 
     def _let_go(self, state: ClusterState, member: str) -> None:
         """Tell of runs that were taken away before they had begun here: somebody waits for their end."""
@@ -105,9 +115,13 @@ class Worker:
         """The counters of the tasks that run here."""
         return {key: task.metrics for key, task in list(self._tasks.items())}
 
+    def kinds(self) -> dict[str, str]:
+        """source or sink, of the connectors whose tasks run here."""
+        return {name: task.spec.kind for (name, _), task in list(self._tasks.items())}
+
     def topics(self) -> dict[str, set[str]]:
         """The topics that the tasks here have used since this was asked last, by connector."""
-        found: dict[str, set[str]] = {}
+        found, self._used = self._used, {}
         for (name, _), task in self._tasks.items():
             for topic in list(task.topics):
                 found.setdefault(name, set()).add(topic)
@@ -120,11 +134,13 @@ class Worker:
 
     def _start(self, number: TaskId, state: ClusterState, paused: bool) -> None:
         self._ended.add(number)  # if it cannot even be made, it has ended
+        self.startups["attempts"] += 1
         try:
             task = self._make(number, state, paused)
         except (KeyorderError, ValueError) as error:
             trace = self.resolver.redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
             self._listener(number, State.FAILED, trace)
+            self.startups["failure"] += 1
             return
         self._ended.discard(number)
         self._tasks[number.connector, number.number] = task

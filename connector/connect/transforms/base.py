@@ -11,7 +11,8 @@ from ..api.errors import DataError
 from ..api.records import ConnectRecord
 from ..api.schema import Field, Schema
 from ..config.configdef import ConfigDef
-from ..config.keys import Importance, Type
+from ..config.keys import NO_DEFAULT_VALUE, Importance, Type
+from ..config.validators import NonEmptyList
 
 R = TypeVar("R", bound=ConnectRecord)
 _SCHEMAS = 16
@@ -100,6 +101,13 @@ def null_or_default(definition: ConfigDef) -> ConfigDef:
         True,
         Importance.MEDIUM,
         "Whether a null in a field whose schema has a default is read as the default.",
+    )
+
+
+def needed_list(setting: str, documentation: str) -> ConfigDef:
+    """The definition of one list that may not be empty, such as the fields that a transform is about."""
+    return ConfigDef().define(
+        setting, Type.LIST, NO_DEFAULT_VALUE, Importance.HIGH, documentation, validator=NonEmptyList()
     )
 
 

@@ -13,7 +13,7 @@ from ..api.records import SinkRecord
 from ..api.schema import INT32, INT64, STRING, TIMESTAMP, Field, Schema, moment
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import NonEmptyList, ValidString
+from ..config.validators import ValidString
 from .base import (
     HalfTransformation,
     R,
@@ -22,6 +22,7 @@ from .base import (
     bare_struct,
     field_value,
     fields_of,
+    needed_list,
     null_or_default,
     required,
 )
@@ -251,15 +252,7 @@ class ValueToKey(Transformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return null_or_default(
-            ConfigDef().define(
-                "fields",
-                Type.LIST,
-                importance=Importance.HIGH,
-                documentation="The fields, in order.",
-                validator=NonEmptyList(),
-            )
-        )
+        return null_or_default(needed_list("fields", "The fields, in order."))
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)

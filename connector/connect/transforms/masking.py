@@ -13,8 +13,8 @@ from ..api.schema import INTEGERS, Schema
 from ..api.text import java_decimal
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import NonEmptyList, NonEmptyString
-from .base import HalfTransformation, R, field_value, fields_of, null_or_default, required
+from ..config.validators import NonEmptyString
+from .base import HalfTransformation, R, field_value, fields_of, needed_list, null_or_default, required
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # The value without content of each Python type; a datetime is a date, so it comes first.
@@ -37,15 +37,7 @@ class MaskField(HalfTransformation):
     @classmethod
     def config(cls) -> ConfigDef:
         return null_or_default(
-            ConfigDef()
-            .define(
-                "fields",
-                Type.LIST,
-                importance=Importance.HIGH,
-                documentation="Fields to mask.",
-                validator=NonEmptyList(),
-            )
-            .define(
+            needed_list("fields", "Fields to mask.").define(
                 "replacement",
                 Type.STRING,
                 None,

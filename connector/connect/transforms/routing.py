@@ -11,7 +11,7 @@ from ..api.schema import Schema
 from ..api.text import parse_text
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import NonEmptyList, NonNull, ValidString
+from ..config.validators import NonNull, ValidString
 from .base import (
     HalfTransformation,
     R,
@@ -20,6 +20,7 @@ from .base import (
     bare_struct,
     field_value,
     fields_of,
+    needed_list,
     null_or_default,
     required,
 )
@@ -91,9 +92,7 @@ class DropHeaders(Transformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return ConfigDef().define(
-            "headers", Type.LIST, importance=Importance.HIGH, documentation="Their names.", validator=NonEmptyList()
-        )
+        return needed_list("headers", "Their names.")
 
     def apply(self, record: R) -> R | None:
         new = record.new()
@@ -107,12 +106,10 @@ class HeaderFrom(HalfTransformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        high, some = Importance.HIGH, NonEmptyList()
         return null_or_default(
-            ConfigDef()
-            .define("fields", Type.LIST, importance=high, documentation="The fields.", validator=some)
-            .define("headers", Type.LIST, importance=high, documentation="The headers, in that order.", validator=some)
-            .define("operation", Type.STRING, importance=high, validator=ValidString("move", "copy"))
+            needed_list("fields", "The fields.")
+            .merged(needed_list("headers", "The headers, in that order."))
+            .define("operation", Type.STRING, importance=Importance.HIGH, validator=ValidString("move", "copy"))
         )
 
     def configure(self, config: Mapping[str, str]) -> None:

@@ -17,8 +17,17 @@ from ..api.schema import DECIMAL_NAME, INTEGERS, LOGICAL, PRIMITIVES, Field, Sch
 from ..api.text import time_text, to_text
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
-from ..config.validators import NonEmptyList
-from .base import HalfTransformation, R, UpdatedSchemas, bare_struct, field_value, fields_of, null_or_default, required
+from .base import (
+    HalfTransformation,
+    R,
+    UpdatedSchemas,
+    bare_struct,
+    field_value,
+    fields_of,
+    needed_list,
+    null_or_default,
+    required,
+)
 
 _TARGETS = tuple(kind for kind in PRIMITIVES if kind != "bytes")
 _FLOAT32 = Schema("float32")
@@ -31,15 +40,7 @@ class Cast(HalfTransformation):
 
     @classmethod
     def config(cls) -> ConfigDef:
-        return null_or_default(
-            ConfigDef().define(
-                "spec",
-                Type.LIST,
-                importance=Importance.HIGH,
-                documentation="field:type, or a type.",
-                validator=NonEmptyList(),
-            )
-        )
+        return null_or_default(needed_list("spec", "field:type, or a type."))
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)

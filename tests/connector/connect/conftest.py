@@ -1,4 +1,4 @@
-"""PostgreSQL and a group of two workers, each once for all tests of this folder."""
+"""A group of two workers, once for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ import pytest
 from keyorder import TopicAdmin
 from keyorder.connector.connect.rest.process import WorkerProcess
 from support.cluster import KafkaUnderTest
-from support.connect_rig import RestClient, group_settings, until
-from support.postgres import Postgres
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A real PostgreSQL, shared: tests take a table name of their own."""
-    started = Postgres()
-    yield started
-    started.stop()
+from support.connect_rig import RestClient, await_leader, group_settings, until
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +31,8 @@ def group(kafka: KafkaUnderTest) -> Iterator[tuple[RestClient, RestClient]]:
 
             until(agreed, "one of them leads")
             leader, follower = (one, two) if one.operations.herder.leading else (two, one)
+            await_leader(leader.url)
+            await_leader(follower.url)
             yield RestClient(leader.url), RestClient(follower.url)
 
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 from keyorder.connector.connect.runtime.clients import consumer_config, producer_config
 from keyorder.connector.connect.runtime.launch import Parts
-from keyorder.connector.connect.runtime.pipeline import validate
 from keyorder.connector.connect.runtime.plugins import Plugins
+from keyorder.connector.connect.runtime.validation import validate
 from keyorder.connector.java_names import ClientSettings
 from keyorder.partitioner.errors import ConfigError
 
@@ -88,7 +88,6 @@ def test_worker_settings_without_effect_are_named(caplog: pytest.LogCaptureFixtu
     """Those of Kafka Connect that change nothing here, and those that nobody knows, with what may be meant."""
     given = {
         **WORKER,
-        "plugin.path": "/opt",
         "rest.extension.classes": "x",
         "offset.flush.intervall.ms": "5",
         "key.converter.schemas.enable": "false",
@@ -101,7 +100,6 @@ def test_worker_settings_without_effect_are_named(caplog: pytest.LogCaptureFixtu
     assert [record.getMessage() for record in caplog.records] == [
         "there is no setting bogus",
         "there is no setting offset.flush.intervall.ms: did you mean offset.flush.interval.ms?",
-        "the setting plugin.path of Kafka Connect has no effect here",
         "the setting rest.extension.classes of Kafka Connect has no effect here",
     ]
 

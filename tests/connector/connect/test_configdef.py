@@ -48,7 +48,7 @@ def definition() -> ConfigDef:
         ("LIST", "a, b,c", ["a", "b", "c"]),
         ("LIST", "", []),
         ("STRING", " x ", "x"),
-        ("CLASS", "collections:OrderedDict", __import__("collections").OrderedDict),
+        ("CLASS", "collections:OrderedDict", "collections:OrderedDict"),  # named, never imported
         ("PASSWORD", " s ", Password(" s ")),
     ],
 )

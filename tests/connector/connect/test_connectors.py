@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.cli.main import cli
 from keyorder.connector.connect import SinkRecord
-from keyorder.connector.connect.connectors.mirror import PLACE_HEADER
+from keyorder.connector.connect.connectors.mirror_settings import PLACE_HEADER
 from keyorder.connector.connect.connectors.parquet import ParquetSinkTask
 from keyorder.connector.connect.rest.process import WorkerProcess
 from keyorder.connector.connect.runtime.plugins import Plugins
@@ -156,10 +157,41 @@ def properties(kafka: KafkaUnderTest, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("worker", "connector", "names"),
+    [
+        ({}, {"connector.class": "Nope"}, "Nope"),
+        ({}, {"transforms": "a"}, "transforms.a.type"),
+        ({}, {"producer.override.acks": "0"}, "producer.override.acks"),
+        ({}, {"value.converter": "Nope"}, "value.converter"),
+        ({"security.protocol": "magic"}, {}, "security.protocol"),
+        ({"ssl.truststore.location": "x.jks"}, {}, "ssl.truststore.location"),
+        ({"listeners": "taken"}, {}, "listeners"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_start_would(
+    tmp_path: Path, worker: dict[str, str], connector: dict[str, str], names: str
+) -> None:
+    """The same error, and nothing of it needs a broker."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        own = {"bootstrap.servers": "127.0.0.1:1", "offset.storage.file.filename": str(tmp_path / "o"), "listeners": ""}
+        own |= {k: f"http://127.0.0.1:{taken.getsockname()[1]}" if v == "taken" else v for k, v in worker.items()}
+        config = {"name": "c", "connector.class": "FileStreamSource", "file": "f", "topic": "t", **connector}
+        files = []
+        for name, settings in (("worker", own), ("connector", config)):
+            files.append(tmp_path / f"{name}.properties")
+            files[-1].write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+        command = ["connect", "standalone", *map(str, files)]
+        for more in (["--dry-run"], *([[]] if worker else [])):
+            found = CliRunner().invoke(cli, [*command, *more])
+            assert found.exit_code != 0
+            assert names in f"{found.output} {found.exception}"
+
+
 def test_a_dry_run_checks_and_starts_nothing(properties: Path, tmp_path: Path) -> None:
     """0 for good settings; 2 for an open listener, naming it."""
     connector = tmp_path / "c.properties"
-    connector.write_text("name=c\nconnector.class=FileStreamSink\n")
+    connector.write_text("name=c\nconnector.class=FileStreamSink\ntopics=t\nfile=f\n")
     found = CliRunner().invoke(cli, ["connect", "standalone", str(properties), str(connector), "--dry-run"])
     assert (found.exit_code, json.loads(found.output)) == (0, {"dry_run": True, "connectors": ["c"]})
     properties.write_text(properties.read_text().replace("127.0.0.1:0", "0.0.0.0:0"))

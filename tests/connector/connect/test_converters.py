@@ -93,6 +93,23 @@ def test_strings_and_bytes() -> None:
         made(ByteArrayConverter).from_connect("t", None, "x")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "text", "data"),
+    [
+        ("UTF-16", "a", b"\xfe\xff\x00a"),
+        ("UTF-16", "", b""),
+        ("UTF-32", "a", b"\x00\x00\x00a"),
+        ("UTF-32", "", b""),
+    ],
+)
+def test_sets_that_leave_the_order_of_bytes_open_are_java_s(encoding: str, text: str, data: bytes) -> None:
+    """Written with the high byte first, a mark only before text of UTF-16; read in either order behind a mark."""
+    one = made(StringConverter, converter_encoding=encoding)
+    assert one.from_connect("t", None, text) == data
+    assert one.to_connect("t", data)[1] == text
+    assert one.to_connect("t", text.encode(encoding))[1] == text  # in this machine's order
+
+
 def test_avro_with_a_schema_in_the_settings_round_trips() -> None:
     """And refuses what does not fit, and bytes left behind."""
     schema = {

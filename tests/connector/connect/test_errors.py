@@ -6,14 +6,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from keyorder import OrderedProducer, TopicAdmin
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.connect import DataError, RetriableError
 from keyorder.connector.connect.runtime.metrics import TaskMetrics
 from keyorder.connector.connect.runtime.offsets import SubmittedRecords
 from keyorder.connector.connect.runtime.settings import connector_definition
 from keyorder.connector.connect.runtime.tasks.tolerance import FailedOperation, Stage, Tolerance
+from keyorder.partitioner.layout import Layout
 from support.cluster import KafkaUnderTest
-from support.connect_rig import MemorySink, alone, until, worker_settings
+from support.connect_rig import MemorySink, alone, running, until, worker_settings
 
 
 def tolerance(**settings: str) -> Tolerance:
@@ -75,7 +76,7 @@ def test_only_an_unbroken_run_of_acknowledged_records_moves_an_offset() -> None:
 def test_failed_tasks_start_again_by_policy_and_no_more_often(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:
-    """Twice, then it stays FAILED; what mends the cause meanwhile is found by a start."""
+    """Twice, then it stays FAILED; what fixes the cause meanwhile is found by a start."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
     with OrderedProducer(kafka.client_config()) as producer:
         producer.produce(topic_name, "bad-x", "k")
@@ -92,3 +93,54 @@ def test_failed_tasks_start_again_by_policy_and_no_more_often(
         worker.restart_task(topic_name, 0)  # by hand: the count begins anew
         until(lambda: MemorySink.values(topic_name) == ["bad-x"], "it is put")
         assert herder.known.tasks[topic_name, 0].run == 4
+
+
+def test_a_partition_that_was_away_while_records_were_put_again_is_read_on(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """It leaves while the task holds its partitions, and comes back when the task holds them no more."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    layout = Layout(2, 2)
+    keys = [next(k for k in map(str, range(100)) if layout.home(k) == p) for p in (0, 1)]
+    marks = [f"later-{topic_name}-{key}" for key in keys]
+
+    def produce(values: list[str]) -> None:
+        with OrderedProducer(kafka.client_config()) as producer:
+            for key, value in zip(keys, values, strict=True):
+                producer.produce(topic_name, value, key)
+
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(topic_name, {"connector.class": "MemorySink", "topics": topic_name})
+        running(worker, topic_name)
+        produce(["before", "before"])
+        until(lambda: MemorySink.values(topic_name) == ["before"] * 2, "both partitions are read")
+        produce(marks)
+        until(lambda: MemorySink.tried.intersection(marks), "the task holds its partitions")
+
+        def put() -> set[str]:
+            return set(MemorySink.values(topic_name))
+
+        member = OrderedConsumer(
+            {**kafka.client_config(), "group.id": f"connect-{topic_name}", "enable.auto.commit": False}
+        )
+        with member:
+            member.subscribe([topic_name])
+
+            def joined() -> bool:
+                member.poll(0.1)
+                return len(member.assignment()) == 1
+
+            until(joined, "another member has one of them", 300)
+            MemorySink.good.update(marks)
+
+            def others_put() -> bool:
+                member.poll(0.1)  # it stays in the group, and commits nothing
+                return bool(set(marks) & put())
+
+            until(others_put, "what the task still has is put", 300)
+        produce(["after", "after"])
+        until(
+            lambda: set(marks) <= put() and MemorySink.values(topic_name).count("after") == 2,
+            lambda: f"both are read on: {MemorySink.values(topic_name)}",
+            300,
+        )

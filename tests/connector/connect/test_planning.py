@@ -23,6 +23,15 @@ def test_a_task_moves_only_when_its_old_member_has_ended_it() -> None:
     assert plan(second, wanted, {"a", "b"}, lambda key, run: True)["c", 1] == Slot("b", None, 2)
 
 
+def test_a_connector_that_was_deleted_and_is_made_again_has_runs_of_new_numbers() -> None:
+    """Else the state of an old run would pass for the new run's: a worker that had ended it would never begin the new one."""
+    slots = plan({}, [("c", 0)], {"a"}, never, epoch=4)
+    run = slots["c", 0].run
+    gone = plan(plan(slots, [], {"a"}, never, epoch=5), [], {"a"}, lambda key, run: True, epoch=6)
+    assert gone == {}
+    assert plan(gone, [("c", 0)], {"a"}, never, epoch=7)["c", 0].run > run
+
+
 def test_tasks_of_a_member_that_has_gone_are_given_away_or_wait() -> None:
     """At once, or while its return is awaited."""
     slots = {("c", 0): Slot("gone", None, 4)}

@@ -33,7 +33,7 @@ def test_the_life_of_a_connector(rest: RestClient, topic: str, kafka: KafkaUnder
     assert rest.ok("GET", f"{c}/config") == {"name": topic, **sink(topic, **{"tasks.max": "2"})}
     status = rest.ok("GET", f"{c}/status")
     assert (status["name"], status["type"]) == (topic, "sink")
-    assert [set(task) for task in status["tasks"]] == [{"id", "state", "worker_id"}] * 2
+    assert [set(task) for task in status["tasks"]] == [{"id", "state", "worker_id", "version"}] * 2
     assert [task["id"] for task in rest.ok("GET", f"{c}/tasks")] == [{"connector": topic, "task": i} for i in range(2)]
     assert rest.ok("GET", f"{c}/tasks/1/status")["state"] == "RUNNING"
     assert rest.ok("GET", f"{c}/topics") == {topic: {"topics": []}}
@@ -60,7 +60,7 @@ def test_the_life_of_a_connector(rest: RestClient, topic: str, kafka: KafkaUnder
     rest.running(topic, 2)
     assert rest("PUT", f"{c}/topics/reset").status_code == 202
 
-    assert rest("PATCH", f"{c}/offsets", {"offsets": [offset(topic, 0, 0)]}).status_code == 400
+    assert rest.settled("PATCH", f"{c}/offsets", {"offsets": [offset(topic, 0, 0)]}).status_code == 400
     assert rest("PUT", f"{c}/stop").status_code == 204
     until(lambda: rest.states(topic) == ("STOPPED", []), "it is stopped")
     assert rest("DELETE", c).status_code == 204
@@ -81,7 +81,7 @@ def test_a_level_is_set_on_every_worker(group: tuple[RestClient, RestClient]) ->
         assert asked_one("PUT", f"{path}?scope=cluster", {"level": level}).status_code == 204
         until(lambda b=before: all(new not in (None, old) for new, old in zip(told(), b, strict=True)), "both set it")
         assert asked_one.ok("GET", path)["level"] == level
-    assert group[0]("PUT", f"{path}?scope=world", {"level": "INFO"}).status_code == 400
+    assert group[0].settled("PUT", f"{path}?scope=world", {"level": "INFO"}).status_code == 400
 
 
 @pytest.mark.parametrize("kind", ["source", "sink"])
@@ -102,7 +102,7 @@ def test_initial_offsets_replace_those_of_an_earlier_connector(rest: RestClient,
         rest.ok("DELETE", path)
         until(lambda: rest("GET", path).status_code == 404, "it is forgotten")
     wrong = [{"partition": made[0]["partition"]}, {"partition": 1, "offset": {}}]
-    assert rest("POST", "/connectors", {**body, "initial_offsets": wrong}).status_code == 400
+    assert rest.settled("POST", "/connectors", {**body, "initial_offsets": wrong}).status_code == 400
     assert rest("GET", path).status_code == 404
 
 
@@ -139,15 +139,15 @@ def test_offsets_change_only_while_stopped_and_only_in_order(
     until(lambda: rest.states(topic) == ("STOPPED", []), "it is stopped")
     until(lambda: rest("PATCH", path, {"offsets": [read[0]]}).status_code == 200, "the group is empty")
 
-    refused = rest("PATCH", path, {"offsets": [offset(topic, origin, ends - 1)]})
+    refused = rest.settled("PATCH", path, {"offsets": [offset(topic, origin, ends - 1)]})
     assert refused.status_code == 400
     assert "gate" in refused.json()["message"]
     assert rest.ok("GET", path)["offsets"] == read
     for wrong in ({}, {"offsets": []}, {"offsets": [{"partition": {}}]}, {"offsets": [offset("other", 0, 0)]}):
-        assert rest("PATCH", path, wrong).status_code == 400, wrong
-    assert rest("PATCH", path, {"offsets": [offset(topic, 0, 10**9)]}).status_code == 400
-    assert rest("PATCH", path, {"offsets": [offset(topic, p, 0) for p in range(3)]}).status_code == 200
-    assert rest("DELETE", path).status_code == 200
+        assert rest.settled("PATCH", path, wrong).status_code == 400, wrong
+    assert rest.settled("PATCH", path, {"offsets": [offset(topic, 0, 10**9)]}).status_code == 400
+    assert rest.settled("PATCH", path, {"offsets": [offset(topic, p, 0) for p in range(3)]}).status_code == 200
+    assert rest.settled("DELETE", path).status_code == 200
     assert rest.ok("GET", path) == {"offsets": []}
     rest.ok("PUT", f"/connectors/{topic}/resume")
     until(lambda: len(MemorySink.values(topic)) == 160, "all comes again")
@@ -159,7 +159,7 @@ def test_offsets_change_only_while_stopped_and_only_in_order(
 def test_exactly_once_can_be_required(rest: RestClient) -> None:
     """This worker does not offer it, so a connector that needs it is not made."""
     config = {"connector.class": "FileStreamSource", "file": "x", "topic": "t", "exactly.once.support": "required"}
-    found = rest("POST", "/connectors", {"name": "never", "config": config})
+    found = rest.settled("POST", "/connectors", {"name": "never", "config": config})
     assert found.status_code == 400
     assert "exactly.once" in found.json()["message"]
 

@@ -22,7 +22,7 @@ CALLS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "C/config", None, 200, {"connector.class", "name", "tasks.max", "topics"}),
     ("GET", "C/status", None, 200, STATUS),
     ("GET", "C/tasks", None, 200, [{"id", "config"}]),
-    ("GET", "C/tasks/1/status", None, 200, {"id", "state", "worker_id"}),
+    ("GET", "C/tasks/1/status", None, 200, {"id", "state", "worker_id", "version"}),
     ("GET", "C/topics", None, 200, {"N": {"topics"}}),
     ("PUT", "C/topics/reset", None, 202, None),
     ("GET", "C/offsets", None, 200, {"offsets"}),

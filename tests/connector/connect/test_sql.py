@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from datetime import datetime, time, timezone
+from dataclasses import replace
+from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +16,20 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder import TopicAdmin
-from keyorder.connector.connect import DataError, Field, Headers, RetriableError, Schema, SinkRecord
+from keyorder.connector.connect import (
+    ConnectError,
+    DataError,
+    Field,
+    Headers,
+    RetriableError,
+    Schema,
+    SinkRecord,
+    SourceRecord,
+)
 from keyorder.connector.connect.api.schema import DATE, TIME, TIMESTAMP, decimal_schema
 from keyorder.connector.connect.connectors.sql_sink import SqlSinkTask
+from keyorder.connector.connect.connectors.sql_source import SqlSourceTask
+from keyorder.connector.connect.converters.json import JsonConverter
 from support.cluster import KafkaUnderTest
 from support.connect_rig import alone, running, until, worker_settings
 from support.postgres import Postgres
@@ -83,15 +95,16 @@ def test_a_deletion_may_come_first(url: str) -> None:
 
 
 def test_tables_that_others_make_meanwhile(postgres: Postgres) -> None:
-    """The task looks and finds none; two others then make one table each. What they made is what counts."""
+    """The task looks and finds none; two others are making one table each. What they make is what counts."""
     with postgres.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE IF EXISTS t, t__deleted"))
     reports: list[tuple[Any, str]] = []
     sink = task(postgres.url, SimpleNamespace(report=lambda record, error: reports.append((record.offset, str(error)))))
     failed: list[Exception] = []
 
-    def waiting() -> int:
-        return len(postgres.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+    def waits_for(connection: sa.Connection) -> bool:
+        pid = connection.info["pid"]
+        return bool(postgres.rows(f"SELECT 1 FROM pg_stat_activity WHERE {pid} = ANY(pg_blocking_pids(pid))"))
 
     def put() -> None:
         try:
@@ -100,20 +113,20 @@ def test_tables_that_others_make_meanwhile(postgres: Postgres) -> None:
             failed.append(error)
 
     key, version = "key TEXT PRIMARY KEY", "__keyorder_version BIGINT NOT NULL"
+    made = (f"CREATE TABLE t ({key}, n BIGINT, {version})", f"CREATE TABLE t__deleted ({key}, {version})")
     with postgres.engine.connect() as one, postgres.engine.connect() as two:
-        one.execute(sa.text(f"CREATE TABLE t__deleted ({key}, {version})"))
+        others = [one, two]
+        for connection, create in zip(others, made, strict=True):
+            connection.info["pid"] = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
+            connection.execute(sa.text(create))
         ours = threading.Thread(target=put)
         ours.start()
-        until(lambda: waiting() == 1, "the task waits for the first one")
-        create = sa.text(f"CREATE TABLE t ({key}, n BIGINT, {version})")
-        theirs = threading.Thread(target=two.execute, args=(create,))
-        theirs.start()  # it may have to wait until the task has failed
-        until(lambda: waiting() == 2 or not theirs.is_alive(), "the second one has begun")
-        one.commit()
-        theirs.join(30)
-        until(lambda: waiting() == 1, "the task waits for the second one")
-        two.commit()
-        ours.join(30)
+        while others:  # whichever it makes first
+            until(lambda: any(map(waits_for, others)), "the task waits for one of them")
+            (blocking,) = filter(waits_for, others)
+            blocking.commit()
+            others.remove(blocking)
+        ours.join(120)
     assert failed == []
     assert table(postgres.url) == {"b": 2}
     assert [offset for offset, _ in reports] == [1]
@@ -276,3 +289,301 @@ def test_logical_types_become_columns_of_their_own(url: str) -> None:
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT days FROM t")).scalar() == '["2026-11-22"]'
     engine.dispose()
+
+
+# -- the source's types ----------------------------------------------------------------------------------------------
+
+
+def source(url: str, table: str = "s", **options: str) -> SqlSourceTask:
+    """A task that begins at the beginning."""
+    made = SqlSourceTask()
+    reader = SimpleNamespace(offset=lambda partition: None)
+    made.context = SimpleNamespace(offset_storage_reader=reader, wait=lambda seconds: None)  # type: ignore[assignment]
+    made.start({"connection.url": url, "tables": table, **{n.replace("_", "."): v for n, v in options.items()}})
+    return made
+
+
+def execute(url: str, *statements: str) -> None:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+    engine.dispose()
+
+
+def polled(task: SqlSourceTask) -> list[SourceRecord]:
+    """One look. Every value fits its schema, or the test fails."""
+    found = task.poll() or []
+    for each in found:
+        assert each.value_schema is not None
+        each.value_schema.check(each.value)
+    return found
+
+
+def fields(record: SourceRecord) -> dict[str, Schema]:
+    assert record.value_schema is not None
+    return {field.name: field.schema for field in record.value_schema.fields}
+
+
+def optional(schema: Schema) -> Schema:
+    return replace(schema, optional=True)
+
+
+POSTGRES_TYPES: list[tuple[str, str, Schema, Any]] = [
+    ("BOOLEAN", "true", Schema("boolean"), True),
+    ("SMALLINT", "-32768", Schema("int16"), -32768),
+    ("INTEGER", "2147483647", Schema("int32"), 2147483647),
+    ("BIGINT", "9223372036854775807", Schema("int64"), 9223372036854775807),
+    ("REAL", "1.5", Schema("float32"), 1.5),
+    ("DOUBLE PRECISION", "0.1", Schema("float64"), 0.1),
+    ("NUMERIC(20, 4)", "1234567890123456.7800", decimal_schema(4), Decimal("1234567890123456.7800")),
+    ("NUMERIC(5)", "12345", decimal_schema(0), Decimal("12345")),
+    ("NUMERIC", "'0.00000001'", Schema("string"), "0.00000001"),
+    ("VARCHAR(10)", "'text'", Schema("string"), "text"),
+    ("BYTEA", "'\\x00ff'", Schema("bytes"), b"\x00\xff"),
+    ("DATE", "'2026-11-22'", DATE, date(2026, 11, 22)),
+    ("TIME", "'01:02:03.004'", TIME, time(1, 2, 3, 4000)),
+    ("TIMESTAMP", "'2026-11-22 01:02:03.004'", TIMESTAMP, datetime(2026, 11, 22, 1, 2, 3, 4000, timezone.utc)),
+    ("TIMESTAMPTZ", "'2026-11-22 01:02:03+02'", TIMESTAMP, datetime(2026, 11, 21, 23, 2, 3, 0, timezone.utc)),
+    ("TIMETZ", "'01:02:03+02'", Schema("string"), "01:02:03+02"),
+    ("UUID", "'00000000-0000-0000-0000-0000000000ab'", Schema("string"), "00000000-0000-0000-0000-0000000000ab"),
+    ("JSONB", "'{\"a\": 1.10}'", Schema("string"), '{"a": 1.10}'),
+    ("INTERVAL", "'1 day 2 hours'", Schema("string"), "1 day 02:00:00"),
+    ("INTEGER[]", "'{1,NULL}'", Schema("array", values=optional(Schema("int32"))), [1, None]),
+    ("price_of_s", "1.50", Schema("string"), "1.50"),  # of a domain's NUMERIC the scale is not told
+    ("mood_of_s", "'calm'", Schema("string"), "calm"),
+]
+
+
+def test_columns_of_postgresql_keep_their_types(postgres: Postgres) -> None:
+    """Each type has its schema, which is optional where the column may be null; the record is named for the table."""
+    columns = [f"c{i} {kind} NOT NULL, n{i} {kind}" for i, (kind, *_) in enumerate(POSTGRES_TYPES)]
+    values = [f"{value}, NULL" for _, value, _, _ in POSTGRES_TYPES]
+    execute(
+        postgres.url,
+        "DROP TABLE IF EXISTS s",
+        "DROP DOMAIN IF EXISTS price_of_s",
+        "DROP TYPE IF EXISTS mood_of_s",
+        "CREATE DOMAIN price_of_s AS NUMERIC(8, 2)",
+        "CREATE TYPE mood_of_s AS ENUM ('calm')",
+        f"CREATE TABLE s (id BIGINT PRIMARY KEY, {', '.join(columns)})",
+        f"INSERT INTO s VALUES (7, {', '.join(values)})",
+    )
+    task = source(postgres.url)
+    (found,) = polled(task)
+    task.stop()
+    assert (found.key, found.key_schema, found.source_offset) == (7, Schema("int64"), {"incrementing": 7})
+    assert found.value_schema is not None
+    assert found.value_schema.name == "s"
+    schemas = fields(found)
+    for i, (kind, _, schema, value) in enumerate(POSTGRES_TYPES):
+        assert (kind, schemas[f"c{i}"], found.value[f"c{i}"]) == (kind, schema, value)
+        assert (kind, schemas[f"n{i}"], found.value[f"n{i}"]) == (kind, optional(schema), None)
+
+
+def test_columns_of_sqlite_keep_their_types(tmp_path: Path) -> None:
+    """SQLite has texts and numbers; the column's declared type says what they are."""
+    url = f"sqlite:///{tmp_path}/db"
+    execute(
+        url,
+        "CREATE TABLE s (id INTEGER NOT NULL PRIMARY KEY, b BOOLEAN NOT NULL, i SMALLINT, f REAL, d DECIMAL(10, 2), n NUMERIC,"
+        " t TEXT, x BLOB, day DATE, at TIME, \"when\" TIMESTAMP, zoned DATETIME)",
+        "INSERT INTO s VALUES (1, 1, 5000000000, 1.5, 1.1, 2.5, 'a', x'00ff', '2026-11-22', '01:02:03',"
+        " '2026-11-22 01:02:03.004000', '2026-11-22 01:02:03+02:00')",
+    )  # fmt: skip
+    task = source(url)
+    (found,) = polled(task)
+    task.stop()
+    utc = timezone.utc
+    assert found.value == {
+        "id": 1, "b": True, "i": 5_000_000_000, "f": 1.5, "d": Decimal("1.1"), "n": "2.5", "t": "a", "x": b"\x00\xff",
+        "day": date(2026, 11, 22), "at": time(1, 2, 3), "when": datetime(2026, 11, 22, 1, 2, 3, 4000, utc),
+        "zoned": datetime(2026, 11, 21, 23, 2, 3, 0, utc),
+    }  # fmt: skip
+    assert fields(found) == {
+        "id": Schema("int64"), "b": Schema("boolean"), "i": optional(Schema("int64")), "f": optional(Schema("float64")),
+        "d": decimal_schema(2, True), "n": Schema("string", True), "t": Schema("string", True), "x": Schema("bytes", True),
+        "day": optional(DATE), "at": optional(TIME), "when": optional(TIMESTAMP), "zoned": optional(TIMESTAMP),
+    }  # fmt: skip
+
+
+def test_a_value_that_is_not_of_its_column_is_refused_and_not_bent(tmp_path: Path) -> None:
+    """SQLite lets anything into a column. The converter refuses it, as errors.tolerance says."""
+    url = f"sqlite:///{tmp_path}/db"
+    execute(
+        url,
+        "CREATE TABLE s (id INTEGER PRIMARY KEY, day DATE, d DECIMAL(10, 2), b BOOLEAN, n INTEGER)",
+        "INSERT INTO s VALUES (1, 'tomorrow', NULL, NULL, NULL), (2, NULL, 1.005, NULL, NULL), (3, NULL, NULL, 2, NULL),"
+        " (4, NULL, NULL, NULL, 'many')",
+    )
+    task = source(url)
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": "false"}, False)
+    found = task.poll() or []
+    assert len(found) == 4
+    for each in found:
+        with pytest.raises(DataError):
+            converter.from_connect("s", each.value_schema, each.value)
+    task.stop()
+
+
+@pytest.mark.parametrize(
+    ("mapping", "expected"),
+    [
+        ("none", ["Decimal", "Decimal", "Decimal", "Decimal", "Decimal", "Decimal", "Decimal"]),
+        ("precision_only", ["int8", "int16", "int32", "int64", "Decimal", "Decimal", "Decimal"]),
+        ("BEST_FIT", ["int8", "int16", "int32", "int64", "Decimal", "float64", "Decimal"]),
+        ("best_fit_eager_double", ["int8", "int16", "int32", "int64", "Decimal", "float64", "float64"]),
+    ],
+)
+def test_numbers_are_mapped_as_the_setting_says(postgres: Postgres, mapping: str, expected: list[str]) -> None:
+    """best_fit takes a float64 only where every number of the column survives it."""
+    sizes = ["2", "4", "9", "18", "19", "15, 2", "16, 2"]
+    execute(
+        postgres.url,
+        "DROP TABLE IF EXISTS s",
+        f"CREATE TABLE s (id BIGINT PRIMARY KEY, {', '.join(f'c{i} NUMERIC({size})' for i, size in enumerate(sizes))})",
+        f"INSERT INTO s VALUES (1, {', '.join(str(i) for i in range(len(sizes)))})",
+    )
+    task = source(postgres.url, numeric_mapping=mapping)
+    (found,) = polled(task)
+    task.stop()
+    schemas = [fields(found)[f"c{i}"] for i in range(len(sizes))]
+    assert [(schema.name or schema.type).rpartition(".")[2] for schema in schemas] == expected
+    assert [found.value[f"c{i}"] for i in range(len(sizes))] == list(range(len(sizes)))
+
+
+@pytest.mark.parametrize(
+    ("granularity", "expected"),
+    [
+        ("micros_long", (Schema("int64", True), 1_795_309_323_000_004)),
+        ("micros_string", (Schema("string", True), "1795309323000004")),
+        ("micros_iso_datetime_string", (Schema("string", True), "2026-11-22T01:02:03.000004")),
+    ],
+)
+def test_microseconds_are_kept_where_the_setting_says_so(
+    postgres: Postgres, granularity: str, expected: tuple[Schema, Any]
+) -> None:
+    """Connect's Timestamp has milliseconds."""
+    execute(
+        postgres.url,
+        "DROP TABLE IF EXISTS s",
+        "CREATE TABLE s (id INT PRIMARY KEY, at TIMESTAMP)",
+        "INSERT INTO s VALUES (1, '2026-11-22 01:02:03.000004')",
+    )
+    task = source(postgres.url, timestamp_granularity=granularity)
+    (found,) = polled(task)
+    task.stop()
+    assert (fields(found)["at"], found.value["at"]) == expected
+
+
+def test_a_table_that_changes_is_read_by_its_new_columns(url: str) -> None:
+    """Columns come, go and change their type, also beneath a statement that the server has prepared."""
+    execute(
+        url,
+        "DROP TABLE IF EXISTS s",
+        "CREATE TABLE s (id INTEGER PRIMARY KEY, a INTEGER)",
+        "INSERT INTO s VALUES (1, 1)",
+    )
+    task = source(url)
+    assert [r.value for r in polled(task)] == [{"id": 1, "a": 1}]
+    for _ in range(8):
+        assert polled(task) == []
+    execute(url, "ALTER TABLE s ADD COLUMN b BOOLEAN", "INSERT INTO s VALUES (2, 2, NULL)")
+    assert [r.value for r in polled(task)] == [{"id": 2, "a": 2, "b": None}]
+    for _ in range(8):
+        assert polled(task) == []
+    execute(
+        url, "ALTER TABLE s DROP COLUMN a", "ALTER TABLE s ADD COLUMN a TEXT", "INSERT INTO s VALUES (3, NULL, 'x')"
+    )
+    (found,) = polled(task)
+    assert (found.value, fields(found)["a"]) == ({"id": 3, "b": None, "a": "x"}, Schema("string", True))
+    execute(url, "ALTER TABLE s DROP COLUMN b", "INSERT INTO s VALUES (4, 'y')")
+    assert [r.value for r in polled(task)] == [{"id": 4, "a": "y"}]
+    task.stop()
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "named"),
+    [
+        ("CREATE TABLE other (id INTEGER)", {}, "table s"),
+        ("CREATE TABLE s (n INTEGER)", {}, "incrementing.column.name"),
+        ("CREATE TABLE s (id INTEGER)", {"key_column_name": "k"}, "key.column.name"),
+        ("CREATE TABLE s (id NUMERIC(5, 1))", {}, "whole numbers"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_named(url: str, made: str, options: dict[str, str], named: str) -> None:
+    """A missing table, a missing column, and a counter that is no whole number."""
+    execute(url, "DROP TABLE IF EXISTS s", "DROP TABLE IF EXISTS other", made)
+    if "NUMERIC" in made:
+        execute(url, "INSERT INTO s VALUES (1.5)")
+    task = source(url, **options)
+    with pytest.raises(ConnectError, match=named):
+        task.poll()
+    task.stop()
+
+
+def test_what_the_source_reads_the_sink_stores(url: str) -> None:
+    """Type for type: a table read, its records through the converter's bytes, and the same values in the sink's table."""
+    execute(
+        url,
+        "DROP TABLE IF EXISTS s",
+        "DROP TABLE IF EXISTS t",
+        "DROP TABLE IF EXISTS t__deleted",
+        "CREATE TABLE s (id BIGINT NOT NULL PRIMARY KEY, b BOOLEAN, f DOUBLE PRECISION, d NUMERIC(10, 2), x "
+        + ("BLOB" if url.startswith("sqlite") else "BYTEA")
+        + ", day DATE, at TIME, moment TIMESTAMP, t TEXT)",
+        "INSERT INTO s VALUES (1, TRUE, 0.1, 12345678.91, '\\x00ff', '2026-11-22', '01:02:03', '2026-11-22 01:02:03', 'a')"
+        if url.startswith("postgres")
+        else "INSERT INTO s VALUES (1, 1, 0.1, 12345678.91, x'00ff', '2026-11-22', '01:02:03', '2026-11-22 01:02:03', 'a')",
+        "INSERT INTO s (id) VALUES (2)",
+    )
+    task_in, sink, converter = source(url), task(url, pk_fields="id"), JsonConverter()
+    converter.configure({}, False)
+    for offset, each in enumerate(polled(task_in)):
+        schema, value = converter.to_connect("s", converter.from_connect("s", each.value_schema, each.value))
+        sink.put([record(each.key, value, offset, key_schema=each.key_schema, value_schema=schema)])
+    sink.stop()
+    task_in.stop()
+    before, after = source(url), source(url, "t")
+    expected, found = ([r.value for r in polled(each)] for each in (before, after))
+    before.stop()
+    after.stop()
+    assert [{n: v for n, v in row.items() if n != "__keyorder_version"} for row in found] == [
+        # The sink's Decimal column has no scale, so it is read as text.
+        {**row, "d": None if row["d"] is None else format(row["d"], "f")}
+        for row in expected
+    ]
+
+
+def test_what_a_column_cannot_hold_exactly_is_refused(url: str) -> None:
+    """A text column takes digits, dates and times as text. SQLite's numbers have 15 digits: more are not rounded."""
+    execute(
+        url,
+        "DROP TABLE IF EXISTS t",
+        "DROP TABLE IF EXISTS t__deleted",
+        "CREATE TABLE t (key VARCHAR PRIMARY KEY, d TEXT, day TEXT, at TEXT, moment TEXT, local TIMESTAMP,"
+        " n NUMERIC(20, 4), __keyorder_version BIGINT NOT NULL)",
+    )
+    long = Decimal("1234567890123456.7801")
+    moment = datetime(2026, 11, 22, 1, 2, 3, tzinfo=timezone.utc)
+    # A session may have a time zone of its own; a TIMESTAMP column is in UTC all the same.
+    sink = task(url if url.startswith("sqlite") else f"{url}&options=-c%20timezone%3DAsia/Tokyo")
+    value = {"d": long, "day": moment.date(), "at": time(1, 2), "moment": moment, "local": moment, "n": Decimal("1.5")}
+    sink.put([record("a", value, 1)])
+    if url.startswith("sqlite"):
+        with pytest.raises(DataError, match="15 digits"):
+            sink.put([record("b", {"n": long}, 2)])
+    else:
+        sink.put([record("b", {"n": long}, 2)])
+    sink.stop()
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT * FROM t WHERE key = 'a'")).mappings().all()
+        (n,) = connection.execute(sa.text("SELECT n FROM t WHERE key = 'b'")).scalars().all() or (None,)
+    engine.dispose()
+    (row,) = rows
+    assert (row["d"], row["day"], row["at"]) == ("1234567890123456.7801", "2026-11-22", "01:02:00")
+    assert row["moment"] == "2026-11-22T01:02:03+00:00"
+    assert str(row["local"])[:19] == "2026-11-22 01:02:03"
+    assert n == (None if url.startswith("sqlite") else long)

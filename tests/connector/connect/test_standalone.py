@@ -122,7 +122,7 @@ def test_the_dead_letter_queue_says_what_happened(kafka: KafkaUnderTest, topic_n
     stock = Producer(kafka.client_config())
     stock.produce(topic_name, b"\xff", "a", headers=[("own", b"1"), ("keyorder-epoch", b"0")])
     stock.produce(topic_name, b"fine", "a")
-    assert stock.flush(10) == 0
+    assert stock.flush(120) == 0
     with alone(worker_settings(kafka, tmp_path)) as worker:
         worker.create(
             topic_name,
@@ -159,6 +159,20 @@ def test_the_dead_letter_queue_says_what_happened(kafka: KafkaUnderTest, topic_n
     assert b"Traceback" in headers["__connect.errors.exception.stacktrace"]
 
 
+def test_without_a_queue_failed_records_are_skipped(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """As in Kafka Connect; the others stay in order. Who asks for parked keys needs a queue for them."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    produce(kafka, topic_name, [("a", "1"), ("a", "bad-1"), ("a", "2"), ("a", "3")])
+    config = {"connector.class": "MemorySink", "topics": topic_name, "errors.tolerance": "all"}
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        with pytest.raises(ValueError, match=r"errors\.deadletterqueue\.topic\.name"):
+            worker.create(topic_name, {**config, "errors.deadletterqueue.policy": "park-key"})
+        worker.create(topic_name, config)
+        until(lambda: MemorySink.values(topic_name) == ["1", "2", "3"], "the others are put")
+        task = worker.herder.worker.metrics()[topic_name, 0].snapshot()
+    assert (task["total_records_skipped"], task["total_record_failures"]) == (1, 1)
+
+
 @pytest.mark.parametrize("setting", ["errors.deadletterqueue.topic.name", "topics"])
 def test_contradicting_settings_are_refused_with_the_setting_s_name(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, setting: str
@@ -169,3 +183,21 @@ def test_contradicting_settings_are_refused_with_the_setting_s_name(
         config = {"connector.class": "MemorySink"}
     with alone(worker_settings(kafka, tmp_path)) as worker, pytest.raises(ValueError, match=setting):
         worker.create(topic_name, config)
+
+
+def test_a_pattern_of_topics_is_matched_as_a_whole(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Also one with alternatives: no topic is read that only begins, or only ends, as one of them."""
+    wanted, others = (f"{topic_name}-a", f"{topic_name}-b"), (f"{topic_name}-ax", f"x-{topic_name}-b")
+    for topic in (*others, *wanted):
+        TopicAdmin(kafka.client_config()).create(topic, 1)
+        produce(kafka, topic, [("k", topic)])
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(topic_name, {"connector.class": "MemorySink", "topics.regex": "|".join(wanted)})
+        running(worker, topic_name)
+        until(lambda: set(MemorySink.values(topic_name)) >= set(wanted), "both are read", 240)
+        for topic in (*others, *wanted):
+            produce(kafka, topic, [("k", f"{topic}-again")])
+        again = {f"{topic}-again" for topic in wanted}
+        until(lambda: set(MemorySink.values(topic_name)) >= again, "both are read on", 240)
+        assert set(MemorySink.values(topic_name)) == again | set(wanted)
+        assert set(worker.topics(topic_name)[topic_name]["topics"]) == set(wanted)

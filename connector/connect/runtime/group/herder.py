@@ -174,8 +174,9 @@ class Herder(threading.Thread):
         except queue.Empty:
             pass
         for name, topics in self.worker.topics().items():
-            for topic in topics - self.known.topics.get(name, set()):
-                records.update(topic_status(name, topic, True))
+            if name in self.state.configs:  # else it was deleted, and its tasks end
+                for topic in topics - self.known.topics.get(name, set()):
+                    records.update(topic_status(name, topic, True))
         if records:
             self.statuses.write(records)
 

@@ -81,10 +81,9 @@ class Leader:
         members = self.members_seen()
         if members is None:
             return
-        slots = self._state.assignment.slots
-        made = plan(
-            slots, self._state.wanted().keys(), members, self._has_ended, self._awaited(members, now), self._restart
-        )
+        slots, awaited = self._state.assignment.slots, self._awaited(members, now)
+        epoch = self._state.assignment.epoch
+        made = plan(slots, self._state.wanted().keys(), members, self._has_ended, awaited, self._restart, epoch)
         self._restart.clear()
         if made != dict(slots):
             self._assign(made)

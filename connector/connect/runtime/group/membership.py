@@ -10,12 +10,11 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
+from ....admin_link import AdminLink
 from ....config import connection_of
 
 _LOG = logging.getLogger("keyorder.connect.group")
@@ -74,8 +73,7 @@ class GroupMembership(Membership, threading.Thread):
                 "partition.assignment.strategy": "range",
             }
         )
-        self._own = own
-        self._admin = AdminClient(own)
+        self._cluster = AdminLink(own)
         self._leads = False
         self._ending = threading.Event()
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
@@ -87,11 +85,9 @@ class GroupMembership(Membership, threading.Thread):
 
     def members(self) -> set[str] | None:
         try:
-            found = self._admin.describe_consumer_groups([self._group], request_timeout=5)[self._group].result(6)
-        except (KafkaException, FutureTimeout) as error:
+            found = self._cluster.describe_group(self._group, 5)
+        except KafkaException as error:
             _LOG.warning("the group %s cannot be described: %s", self._group, error)
-            # The client goes on asking a coordinator that it knows, also when the group has another one since.
-            self._admin = AdminClient(self._own)
             return None
         if found.state != ConsumerGroupState.STABLE:
             return None

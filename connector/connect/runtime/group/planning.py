@@ -22,11 +22,13 @@ def plan(
     ended: Ended,
     waiting_for: Collection[str] = (),
     restart: Collection[TaskKey] = (),
+    epoch: int = 0,
 ) -> dict[TaskKey, Slot]:
     """The slots as they should be now.
 
     members: who is in the group. ended: whether a run of a task has been reported as over. waiting_for: members that
-    have left, whose tasks wait for their return. restart: tasks that begin a new run where they are.
+    have left, whose tasks wait for their return. restart: tasks that begin a new run where they are. epoch: that of
+    the assignment that `slots` is.
     """
     made: dict[TaskKey, Slot] = {}
     for key, slot in sorted(slots.items()):
@@ -40,7 +42,9 @@ def plan(
         elif settled.was is not None:
             made[key] = settled
     for key in wanted:
-        made.setdefault(key, Slot(None, None, 0))
+        # A run never gets a number that the task has had before, be it of a connector that was deleted and made again: an
+        # old state would pass for the new run's. Numbers grow by one an epoch at most, so none is above it.
+        made.setdefault(key, Slot(None, None, epoch))
     if members:
         _give(made, wanted, members)
         _balance(made, members)

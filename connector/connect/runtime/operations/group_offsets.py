@@ -6,18 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from .....partitioner.errors import TopicNotFoundError
 from .....partitioner.gates.gate import Gates
 from .....partitioner.gates.starts import flushed_epoch, metadata_of
 from .....partitioner.timeline import Timeline
 from ....admin import TopicAdmin
+from ....admin_link import AdminLink
 from ....config import connection_of
+from ....group_commits import GroupCommits
 from ....kafka_errors import translate
 from ....log_offsets import LogOffsets
-from ....metadata import identify
+from ....metadata import cluster_metadata, identify
 from ...api.errors import BadRequestError, OffsetsRefusedError
 from ..clients import consumer_config, group_of
 
@@ -31,7 +32,8 @@ class GroupOffsets:
     def __init__(self, worker: Mapping[str, str], connector: Mapping[str, str], name: str) -> None:
         self._config = connection_of(consumer_config(worker, connector, name, 0))
         self._group, self._connector = group_of(name), connector
-        self._admin = AdminClient(self._config)
+        self._servers = str(self._config.get("bootstrap.servers"))
+        self._cluster = AdminLink(self._config)
 
     def read(self) -> list[dict[str, Any]]:
         """Connect's shape: [{"partition": {"kafka_topic", "kafka_partition"}, "offset": {"kafka_offset"}}]."""
@@ -59,32 +61,27 @@ class GroupOffsets:
             timeline = timelines[topic]
             epoch = 0 if timeline is None else flushed_epoch(timeline, partition, offset)
             places.append(TopicPartition(topic, partition, offset, metadata_of(epoch)))
-        request = [ConsumerGroupTopicPartitions(self._group, places)]
         if replace and before.keys() - wanted.keys():
             self.reset()
         try:
-            self._done(lambda: self._admin.alter_consumer_group_offsets(request)[self._group].result(_TIMEOUT))
+            self._done(lambda: self._cluster.set_offsets(self._group, places, _TIMEOUT))
         except KafkaException as raised:
             raise translate(raised.args[0], "set the offsets of", f"group {self._group}") from raised
 
     def reset(self) -> None:
         """Forget all offsets, so that the group begins anew: each key's whole history again, in order."""
-        found = self._admin.delete_consumer_groups([self._group], request_timeout=_TIMEOUT)[self._group]
         try:
-            self._done(lambda: found.result(_TIMEOUT))
+            self._done(lambda: self._cluster.delete_group(self._group, _TIMEOUT))
         except KafkaException as raised:
             if raised.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise translate(raised.args[0], "delete", f"group {self._group}") from raised
 
     def _committed(self) -> dict[tuple[str, int], int]:
-        request = [ConsumerGroupTopicPartitions(self._group)]
-        try:
-            found = self._admin.list_consumer_group_offsets(request)[self._group].result(_TIMEOUT)
-        except KafkaException as raised:
-            if raised.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return {}
-            raise translate(raised.args[0], "read the offsets of", f"group {self._group}") from raised
-        return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.offset >= 0}
+        """All that the group has committed, on whichever topic: the connector may have read other ones before."""
+        topics = cluster_metadata(self._cluster.client, self._servers, _TIMEOUT).topics
+        places = [(name, p) for name, topic in topics.items() for p in topic.partitions]
+        found = GroupCommits(self._config).read([self._group], places, _TIMEOUT)[self._group]
+        return {place: commit.offset for place, commit in found.items()}
 
     def _parsed(self, partition: dict[str, Any], offset: Any) -> tuple[tuple[str, int], int]:
         try:
@@ -107,7 +104,7 @@ class GroupOffsets:
     def _check_places(self, wanted: Mapping[tuple[str, int], int]) -> None:
         for topic in {t for t, _ in wanted}:
             try:
-                count = identify(self._admin, topic, str(self._config.get("bootstrap.servers"))).partitions
+                count = identify(self._cluster.client, topic, self._servers).partitions
             except TopicNotFoundError:
                 raise BadRequestError(f"there is no topic {topic!r}") from None
             unknown = sorted(p for t, p in wanted if t == topic and p >= count)

@@ -29,7 +29,8 @@ class Operations(OffsetOperations):
     ) -> dict[str, Any]:
         """POST /connectors. Raises ConnectorExistsError, BadRequestError with every error of the configuration."""
         target = _target(initial_state)
-        given = checked(self, self.herder, name, config)
+        given = self._checked(name, config)
+        name = given["name"]
         kind = self._plugins.connector(given["connector.class"])
 
         def write() -> None:
@@ -52,7 +53,8 @@ class Operations(OffsetOperations):
         self, name: str, config: Mapping[str, Any], instead_of: Mapping[str, str] | None = None
     ) -> tuple[bool, dict[str, Any]]:
         """PUT config. (Whether it was created, info). instead_of: raises ConfigChangedError when it is another by now."""
-        given = checked(self, self.herder, name, config)
+        given = self._checked(name, config)
+        name = given["name"]
 
         def write() -> bool:
             created = name not in self.herder.state.configs
@@ -89,6 +91,9 @@ class Operations(OffsetOperations):
 
         self._lead(write)
 
+    def _checked(self, name: str, config: Mapping[str, Any]) -> dict[str, str]:
+        return checked(self._plugins, self.herder.settings, self._worker.resolver, name, config)
+
     def set_target(self, name: str, target: Target) -> None:
         """Pause, resume or stop."""
 
@@ -123,10 +128,8 @@ class Operations(OffsetOperations):
         for task in before["tasks"]:
             if (name, task["id"]) in keys:
                 task.update(state="RESTARTING")
-                task.pop("trace", None)
         if not only_failed or before["connector"]["state"] == "FAILED":
             before["connector"].update(state="RESTARTING")
-            before["connector"].pop("trace", None)
         return before
 
     def restart_task(self, name: str, number: int) -> None:

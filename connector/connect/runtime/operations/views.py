@@ -11,9 +11,8 @@ from ...config.configdef import ConfigDef
 from ...config.rendering import definition_json
 from ..group.herder import Herder
 from ..group.state import Target
-from ..pipeline import validate
-from ..plugins import SIMPLE_HEADERS
-from ..settings import connector_definition
+from ..plugins import SIMPLE_HEADERS, full_name
+from ..validation import common_settings, validate
 
 T = TypeVar("T")
 
@@ -51,15 +50,18 @@ class Views:
             config = self.herder.config_of(name)
             known, state = self.herder.known, self.herder.state
             connector = known.connectors.get(name)
-            tasks = []
+            version, tasks = self._version(config), []
             # Those that have still to end are listed too: no task listed means that none runs.
             for key in sorted(k for k in {*state.wanted(), *state.assignment.slots} if k[0] == name):
                 slot, status = state.assignment.slots.get(key), known.tasks.get(key)
-                current = status is not None and slot is not None and status.run == slot.run
-                shown = status.json() if current and status is not None else {"state": "UNASSIGNED", "worker_id": ""}
-                tasks.append({"id": key[1], **shown})
+                # A run that is being ended is nobody's state: its connector may have been deleted and made again.
+                if status is not None and slot is not None and slot.member is not None and status.run == slot.run:
+                    shown = status.json()
+                else:
+                    shown = {"state": "UNASSIGNED", "worker_id": ""}
+                tasks.append({"id": key[1], **shown, **version})
             unknown = {"state": "UNASSIGNED", "worker_id": self.herder.worker_id}
-            shown_connector = unknown if connector is None else connector.json()
+            shown_connector = {**(unknown if connector is None else connector.json()), **version}
             return {"name": name, "connector": shown_connector, "tasks": tasks, "type": self._kind_word(config)}
 
         return self._read(read)
@@ -77,9 +79,9 @@ class Views:
         def read() -> list[dict[str, Any]]:
             self.herder.config_of(name)
             configs = self._task_configs(name)
-            hide = self._worker.resolver.redact
+            hide, task = self._worker.resolver.redact, self._task_class(self.herder.config_of(name))
             return [
-                {"id": {"connector": name, "task": i}, "config": {k: hide(v) for k, v in config.items()}}
+                {"id": {"connector": name, "task": i}, "config": {**{k: hide(v) for k, v in config.items()}, **task}}
                 for i, config in enumerate(configs)
             ]
 
@@ -101,10 +103,8 @@ class Views:
     def plugin_config(self, name: str) -> list[dict[str, Any]]:
         """The settings of a plugin."""
         definition: ConfigDef | None = None
-        common: ConfigDef | None = None
         try:
-            connector = self._plugins.connector(name)
-            definition, common = connector.config(), connector_definition(connector.kind)
+            definition = common_settings(self._plugins, self._plugins.connector(name))
         except NotFoundError:
             pass
         for find in (
@@ -122,21 +122,16 @@ class Views:
             return []
         if definition is None:
             raise NotFoundError(f"Unknown plugin {name}. Must be one of the plugins that GET /connector-plugins lists")
-        found = {key.name: definition_json(key) for key in definition.keys.values()}
-        if common is not None:  # its own first, then what every connector has
-            for key in common.keys.values():
-                found.setdefault(key.name, definition_json(key))
-        return list(found.values())
+        return [definition_json(key) for key in definition.keys.values()]
 
     def validate(self, plugin: str, config: Mapping[str, str]) -> dict[str, Any]:
         """Connect's validate answer."""
-        kind = self._plugins.connector(plugin)
         given = str(config.get("connector.class") or "")
         if given and given.rpartition(".")[2].removesuffix("Connector") != plugin.rpartition(".")[2].removesuffix(
             "Connector"
         ):
             raise BadRequestError(f"Included connector type {given} does not match request type {plugin}")
-        resolver = self._worker.resolver
+        kind, resolver = self._plugins.connector(plugin), self._worker.resolver
         answer = validate(self._plugins, self.herder.settings, kind, resolver.resolve(config))
         return _unresolved(answer, config, resolver.redact)
 
@@ -151,6 +146,22 @@ class Views:
         if self.herder.state.target(name) is Target.STOPPED:
             return []
         return self.herder.state.tasks.get(name, ([], ""))[0]
+
+    def _task_class(self, config: Mapping[str, str]) -> dict[str, str]:
+        """What Kafka Connect adds to the settings of a task."""
+        try:
+            kind = self._plugins.connector(config["connector.class"])
+        except (NotFoundError, ConfigError):
+            return {}
+        full, task = full_name(kind), kind.task_class()
+        java = full.startswith("org.apache.kafka.")
+        return {"task.class": f"{full.removesuffix('Connector')}Task" if java else full_name(task)}
+
+    def _version(self, config: Mapping[str, str]) -> dict[str, str]:
+        try:
+            return {"version": self._plugins.version("connectors", config["connector.class"])}
+        except (NotFoundError, ConfigError):
+            return {}
 
     def _kind_word(self, config: Mapping[str, str]) -> str:
         try:

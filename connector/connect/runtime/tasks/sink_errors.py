@@ -62,7 +62,7 @@ class ErrorRouting:
             key = entry.key
             if self.parking is not None and key is not None and not entry.settled:
                 if key in seen:
-                    break
+                    break  # if the first one is reported as failed, the next one of its key must not be in the same put
                 if self.parking.holds(self._connector, *key):
                     self._follow(entry)
             if entry.failure is not None:

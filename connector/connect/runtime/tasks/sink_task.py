@@ -50,6 +50,7 @@ class WorkerSinkTask(WorkerTask):
         self.paused_by_task: set[Place] = set()
         self.holding = False
         self._pending: deque[Entry] = deque()
+        self._partitions: set[Place] = set()
         self._delivered: dict[Place, int] = {}
         self._committed: dict[Place, int] = {}
         self._retry_at: float | None = None
@@ -88,7 +89,7 @@ class WorkerSinkTask(WorkerTask):
 
     def _topics(self) -> list[str]:
         topics: list[str] = self.spec.parsed["topics"]
-        return topics or [f"^{self.spec.parsed['topics.regex']}$"]
+        return topics or [f"^({self.spec.parsed['topics.regex']})$"]
 
     def _loop(self) -> None:
         next_commit = clock.now() + self._interval
@@ -111,6 +112,7 @@ class WorkerSinkTask(WorkerTask):
             wait = self._retry_wait(now) if busy else _POLL
             for message in self.consumer.consume(_BATCH if wait else 1, wait):
                 self._take(message)
+            self.metrics.gauge("active_count", len(self._pending))
             if not self.wanted_paused and (self._retry_at is None or clock.now() >= self._retry_at):
                 self._deliver()
 
@@ -155,7 +157,8 @@ class WorkerSinkTask(WorkerTask):
     def _put(self, records: list[SinkRecord]) -> bool:
         self.context.backoff = 1.0
         try:
-            self.task.put(records)
+            with self.metrics.timed("put_batch"):
+                self.task.put(records)
         except RetriableError as error:
             _LOG.warning("task %s will put %d records again: %s", self.where, len(records), self._redact(str(error)))
             self.metrics.add("total_retries")
@@ -165,6 +168,7 @@ class WorkerSinkTask(WorkerTask):
             return False
         self._retry_at = None
         self.metrics.add("sink_record_send_total", len(records))
+        self.metrics.measure("batch_size", len(records))
         return True
 
     def _hold(self, wanted: bool) -> None:
@@ -216,6 +220,7 @@ class WorkerSinkTask(WorkerTask):
         }
         if not due:
             return True
+        since = clock.now()
         try:
             self.routing.flush()
             allowed = self.task.pre_commit(due)
@@ -236,6 +241,7 @@ class WorkerSinkTask(WorkerTask):
             _LOG.warning("task %s could not commit: %s", self.where, failure)
         else:
             self.metrics.add("offset_commit_completed_total")
+            self.metrics.measure("offset_commit", clock.now() - since)
             return True
         self.metrics.add("offset_commit_failed_total")
         return False
@@ -272,8 +278,10 @@ class WorkerSinkTask(WorkerTask):
     def assigned(self, places: list[Place]) -> None:
         """Partitions have come."""
         self.routing.refresh()
-        if self.holding:
-            self.consumer.pause([TopicPartition(*place) for place in places])
+        self._partitions |= set(places)
+        self.metrics.set("partition_count", len(self._partitions))
+        # A pause outlives the assignment: one from before a partition went would last, since nothing resumes what is away.
+        (self.consumer.pause if self.holding else self.consumer.resume)([TopicPartition(*place) for place in places])
         self.task.open(places)
 
     def revoked(self, places: list[Place], lost: bool) -> None:
@@ -283,6 +291,8 @@ class WorkerSinkTask(WorkerTask):
             while not self._commit(set(places)) and clock.now() < deadline:
                 time.sleep(0.1)
         gone = set(places)
+        self._partitions -= gone
+        self.metrics.set("partition_count", len(self._partitions))
         self.paused_by_task -= gone
         self._pending = deque(e for e in self._pending if place_of(e.message) not in gone)
         self.routing.drop_batch()

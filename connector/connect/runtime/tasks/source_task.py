@@ -53,7 +53,7 @@ class WorkerSourceTask(WorkerTask):
         super().__init__(spec, listener, redact)
         self._plugins, self._store, self._offsets_topic = plugins, store, offsets_topic
         self._interval = seconds(spec.parsed, "offset.flush.interval.ms")
-        self.boundary: str = spec.parsed["transaction.boundary"] if offsets_topic else "none"
+        self.boundary: str = spec.parsed["transaction.boundary"].lower() if offsets_topic else "none"
         if self.boundary == "interval" and spec.parsed["transaction.boundary.interval.ms"]:
             self._interval = seconds(spec.parsed, "transaction.boundary.interval.ms")
         self._submitted = SubmittedRecords()
@@ -112,6 +112,7 @@ class WorkerSourceTask(WorkerTask):
             records = self._poll()
             self._send(records)
             self._serve(0.0)
+            self.metrics.gauge("active_count", len(self._producer))
             if self.boundary == "poll" or (self.boundary == "connector" and self._asked_to_end()):
                 self._commit()
             elif self.boundary in ("none", "interval") and clock.now() >= due:
@@ -119,8 +120,12 @@ class WorkerSourceTask(WorkerTask):
                 self._commit()
 
     def _poll(self) -> list[SourceRecord]:
+        since = clock.now()
         polled = self.tolerance.run(Stage.TASK_POLL, type(self.task).__name__, self.where, self.task.poll)
         records = list(polled or ())
+        if records:
+            self.metrics.measure("poll_batch", clock.now() - since)
+            self.metrics.measure("batch_size", len(records))
         self.metrics.add("source_record_poll_total", len(records))
         return records
 
@@ -242,6 +247,7 @@ class WorkerSourceTask(WorkerTask):
             return
         self._due.update(self._submitted.take_due())
         if self._due:
+            since = clock.now()
             try:
                 self._store.write(self.spec.id.connector, self._due)
             except PeerError as error:
@@ -252,10 +258,12 @@ class WorkerSourceTask(WorkerTask):
                 return
             self._due = {}
             self.metrics.add("offset_commit_completed_total")
+            self.metrics.measure("offset_commit", clock.now() - since)
             self.task.commit()
 
     def _commit_transaction(self) -> None:
         assert self._offsets_topic is not None
+        since = clock.now()
         for partition, offset in self._in_this.items():
             key = canonical([self.spec.id.connector, json.loads(partition)])
             self._produce(
@@ -268,6 +276,7 @@ class WorkerSourceTask(WorkerTask):
         self._in_this.clear()
         self._submitted.take_due()
         self.metrics.add("offset_commit_completed_total")
+        self.metrics.measure("offset_commit", clock.now() - since)
         self.task.commit()
 
     def _offset_sent(self, error: KafkaError | None, message: Message) -> None:

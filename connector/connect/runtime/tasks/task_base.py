@@ -102,4 +102,5 @@ class WorkerTask(threading.Thread):
         """Report a state, once per change."""
         if state is not self._told:
             self._told = state
+            self.metrics.state(state.value)
             self._listener(self.spec.id, state, trace)

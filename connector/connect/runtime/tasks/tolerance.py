@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from tenacity import (
     RetryCallState,
-    Retrying,
     retry_if_exception,
     stop_after_delay,
     stop_any,
@@ -22,6 +21,8 @@ from tenacity import (
 )
 
 from .....partitioner.errors import KeyorderError
+from .... import clock
+from ....attempts import Attempts
 from ...api.errors import ConnectError
 from ..metrics import TaskMetrics
 
@@ -91,7 +92,9 @@ class Tolerance:
             except Exception as error:
                 first = error
         self.metrics.add("total_record_errors")
+        self.metrics.set("last_error_timestamp", clock.wall_ms())
         if self.log:
+            self.metrics.add("total_errors_logged")
             place = f" on {where}" if self.log_where else ""
             _LOG.error("%s failed%s in %s: %s", stage.value, place, executing, type(first).__name__)
         raise FailedOperation(stage, executing, where, first) from first
@@ -104,7 +107,7 @@ class Tolerance:
         self.metrics.add("total_retries")
         self._sleep(first_wait)
         limit = stop_never if self.retry_timeout is None else stop_after_delay(self.retry_timeout)
-        attempts = Retrying(
+        attempts = Attempts(
             retry=retry_if_exception(_may_pass),
             stop=stop_any(limit, stop_when_event_set(self.stopping)),
             wait=wait_exponential(multiplier=first_wait, max=self.delay_max) + wait_random(0, 0.1),

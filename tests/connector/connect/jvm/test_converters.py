@@ -167,15 +167,17 @@ def test_the_primitive_converters_are_the_jvm_s(judge: Judge, kind: str) -> None
         assert ("refused" if isinstance(theirs, str) else theirs) == found, data
 
 
-@pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1", "UTF-16", "UTF-16LE", "US-ASCII"])
+@pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1", "UTF-16", "UTF-16LE", "UTF-32", "US-ASCII"])
 def test_text_is_the_jvm_s(judge: Judge, encoding: str) -> None:
     """By Java's toString, in any character set. Refused: what the set does not have (the JVM writes ?), bytes inside (an address)."""
     options, values = {"converter.encoding": encoding}, Values(14)
     mine = converters(STRING, **options).value
     refused = 0
-    for _ in range(COUNT):
-        schema = values.schema(2)
-        value = values.value(schema)
+    given = [
+        (Schema("string", True), ""),
+        *((schema, values.value(schema)) for schema in (values.schema(2) for _ in range(COUNT))),
+    ]
+    for schema, value in given:
         if isinstance(value, bytes):
             continue
         try:
