@@ -27,7 +27,7 @@ _TIMEOUT = 30.0
 
 
 class Appender:
-    """One compactor's pen. `transactional.id = keyorder-compactor-<topic>`: who opens it last is in charge.
+    """One compactor's transactional writer. `transactional.id = keyorder-compactor-<topic>`: who opens it last is in charge.
 
     A transaction holds one ready-made batch, so nothing of it is seen if the process dies before the commit. Records go
     to their keys' present homes by the producer's own rules, and are held while their keys move.

@@ -95,13 +95,13 @@ def plan(
 
 @compact.command()
 @_reading_options
-@click.option("--throttle", type=click.FloatRange(min=1), default=None, help="Bytes per second to append at the most.")
+@click.option("--throttle", type=click.FloatRange(min=1), default=None, help="Append at most so many bytes per second.")
 @click.option(
     "--margin-ms",
     type=click.IntRange(min=0),
     default=60_000,
     show_default=True,
-    help="Left between what a pass takes and min.compaction.lag.ms.",
+    help="The margin between the length of a pass and min.compaction.lag.ms.",
 )
 @click.option("--follow", is_flag=True, help="Go on until interrupted.")
 @click.option("--force", is_flag=True, help="Also where the topic's settings may lose versions.")

@@ -47,7 +47,7 @@ class VersionColumns:
         self._arena = np.empty(16 * 1024, np.uint8)
         self._segments: list[pa.RecordBatch] = []
         self._segment_bytes = 0
-        self._dead = np.zeros(64, np.int64)
+        self._dead: Column = np.zeros(64, np.int64)
 
     def __len__(self) -> int:
         """How many keys there are, deleted ones included."""
@@ -125,6 +125,11 @@ class VersionColumns:
         for number, order in self._by_segment():
             rows = self._rows[order]
             yield self._segments[number].take(pa.array(rows["row"])), rows
+
+    def tidy(self) -> None:
+        """Give up the room of what has been superseded: `size` is then what the winners take."""
+        if self._dead.any():
+            self._rewrite()
 
     def _fold(
         self, keys: pa.Array, kept: pa.RecordBatch, keep: Column, hashes: Column, live: Column,

@@ -246,6 +246,7 @@ class TopicCompactor:
             report.raced += len(page)
 
     def _appendable(self, winner: Version, report: CompactionReport) -> bool:
+        # To the client library a timestamp of 0 means now.
         fits = winner.timestamp > 0 or self._table.strategy.kind is not StrategyKind.TIMESTAMP
         report.unappendable += not fits
         return fits

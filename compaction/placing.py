@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..connector.arrow.batches import stays_of
 from ..connector.arrow.hashing import hash_column, key_buffers
-from ..connector.arrow.parcels import stays_of
 from ..connector.consuming.view import View
 from ..partitioner.hashing import DEFAULT_HASH
 from ..partitioner.routing import HINT_HEADER, Routing

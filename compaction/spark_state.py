@@ -38,6 +38,7 @@ class _Highest(StatefulProcessor):
 
 def superseding(rows: DataFrame, columns: StructType) -> DataFrame:
     """Of a stream with `key`, `row` (the columns to put out) and the four parts of a rank: the rows that supersede."""
+    # Not "Update", though a key may have several rows: a sink written in Python knows no such mode.
     return rows.groupBy("key").transformWithState(
         statefulProcessor=_Highest(), outputStructType=columns, outputMode="Append", timeMode="None"
     )

@@ -45,8 +45,8 @@ INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT 
 WHERE (excluded.known, excluded.version, excluded.epoch, excluded.place) > (known, version, epoch, place)
 """
 _LAST = """
-UPDATE versions SET last_epoch = ?1, last_place = ?2, of_epoch = ?3, of_place = ?4
-WHERE key = ?5 AND (?1, ?2) > (last_epoch, last_place)
+UPDATE versions SET last_epoch = ?, last_place = ?, of_epoch = ?, of_place = ?
+WHERE key = ? AND (?, ?) > (last_epoch, last_place)
 """
 _DISPLACED = "(epoch <> of_epoch OR place <> of_place)"
 _COLUMNS = (
@@ -186,7 +186,7 @@ class VersionStore:
             entries = chain(self._rows.items(), self._columns.entries() if self._columns is not None else ())
             while page := list(islice(entries, _PAGE)):
                 database.executemany(_UPSERT, (_row(key, entry) for key, entry in page))
-                database.executemany(_LAST, ((*entry.last, key) for key, entry in page))
+                database.executemany(_LAST, ((*entry.last, key, *entry.last[:2]) for key, entry in page))
             database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
         self._forget_objects()
         self._columns = None

@@ -17,7 +17,7 @@ from ..connector import clock
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG
 from ..connector.config import split
 from ..connector.consuming.view import View, ViewKeeper
-from ..connector.log_offsets import LogOffsets
+from ..connector.link import ClusterLink
 from ..partitioner.errors import ConfigError, StaleViewError
 from .folding import Counts, Folder
 from .store import VersionStore
@@ -52,8 +52,8 @@ class VersionTable:
         self.topic, self.store = topic, store
         self._explicit = strategy
         self._log = TopicLog(theirs, topic)
-        self._starts = LogOffsets(theirs)
-        self._keeper = ViewKeeper(theirs, "", lambda _: None)
+        self._link = ClusterLink(theirs)
+        self._keeper = ViewKeeper(self._link, "", lambda _: None)
         self._keeper.start()
         self._keeper.follow(topic)
         self._view: View | None = None
@@ -150,7 +150,7 @@ class VersionTable:
         """Release everything but the store."""
         self._keeper.stop()
         self._log.close()
-        self._starts.close()
+        self._link.close()
 
     def _refresh(self, since: float) -> None:
         """See that the timeline is as new as `since`. Raises StaleViewError."""
@@ -200,7 +200,7 @@ class VersionTable:
             return {}
         # A log that ends below what was read has lost records: what they said must not outlive them.
         places = [(self.topic, p) for p in positions]
-        ends = self._starts.high_watermarks(places)
+        ends = self._link.offsets.high_watermarks(places)
         if any(ends[place] < positions[place[1]] for place in places):
             self.store.clear()
             return {}

@@ -13,7 +13,7 @@ from ..connector.config import connection_of
 from ..connector.kafka_errors import ends_partition, translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
-from ..connector.metadata import acquaint, cluster_metadata, identify, patiently, topic_config
+from ..connector.metadata import cluster_metadata, identify, patiently, prefetch_metadata, topic_config
 from ..partitioner.errors import NotAuthorizedError, TopicNotFoundError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TopicLog:
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read on from these positions; raises as the client library does for a topic that is not there."""
         self.positions = {p: positions.get(p, 0) for p in sorted({*range(self.identity.partitions), *positions})}
-        acquaint(self._consumer, self._topic)
+        prefetch_metadata(self._consumer, self._topic)
         with translated("read", f"topic {self._topic}", self._bootstrap):
             self._consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in self.positions.items()])
 

@@ -8,66 +8,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 
+from ..connector.java_names import LEVEL, RENAMED, USUAL_PARTITIONERS, WITHOUT_COUNTERPART
 from ..partitioner.errors import ConfigError
 
 _LOG = logging.getLogger("keyorder.streaming")
 PREFIX = "kafka."
-_RENAMED = {
-    "fetch.max.wait.ms": "fetch.wait.max.ms",
-    "max.request.size": "message.max.bytes",
-    "compression.gzip.level": "compression.level",
-    "compression.lz4.level": "compression.level",
-    "compression.zstd.level": "compression.level",
-    "receive.buffer.bytes": "socket.receive.buffer.bytes",
-    "send.buffer.bytes": "socket.send.buffer.bytes",
-}
-# Tuning of the Java client that has no counterpart here and changes no result.
-_WITHOUT_COUNTERPART = {
-    "max.poll.records",
-    "max.block.ms",
-    "default.api.timeout.ms",
-    "metric.reporters",
-    "metrics.num.samples",
-    "metrics.recording.level",
-    "metrics.sample.window.ms",
-    "sasl.client.callback.handler.class",
-    "ssl.protocol",
-    "ssl.enabled.protocols",
-    "ssl.truststore.type",
-    "ssl.keystore.type",
-    "exclude.internal.topics",
-    "check.crcs",
-    "auto.include.jmx.reporter",
-    "group.protocol",
-    "group.remote.assignor",
-    "metadata.max.idle.ms",
-    "metadata.recovery.rebootstrap.trigger.ms",
-    "partition.assignment.strategy",
-    "partitioner.adaptive.partitioning.enable",
-    "partitioner.availability.timeout.ms",
-    "sasl.login.connect.timeout.ms",
-    "sasl.login.read.timeout.ms",
-    "sasl.login.refresh.buffer.seconds",
-    "sasl.login.refresh.min.period.seconds",
-    "sasl.login.refresh.window.factor",
-    "sasl.login.refresh.window.jitter",
-    "sasl.login.retry.backoff.max.ms",
-    "sasl.login.retry.backoff.ms",
-    "security.providers",
-    "socket.connection.setup.timeout.max.ms",
-    "ssl.keymanager.algorithm",
-    "ssl.provider",
-    "ssl.secure.random.implementation",
-    "ssl.trustmanager.algorithm",
-}
-# Java's own partitioners by key: where keys go is what this sink is about, and unkeyed rows are spread as by them.
-_USUAL_PARTITIONERS = ("DefaultPartitioner", "UniformStickyPartitioner", "")
+# What Spark itself puts among the options of a source or a sink.
+_OF_SPARK = {"path", "paths", "checkpointlocation", "queryname", "streamingsourceidentifyingname"}
+# No group is joined: what one would be joined with changes nothing.
+_OF_GROUPS = {"group.protocol", "group.remote.assignor", "partition.assignment.strategy"}
 _REFUSED = {
     "key.serializer": "keys are bytes or strings already",
     "value.serializer": "values are bytes or strings already",
@@ -106,10 +61,10 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError("kafka.bootstrap.servers", "it is missing", 'give it as "host:port[,host:port]"')
     config: dict[str, Any] = {}
     for name, value in given.items():
-        if name in _WITHOUT_COUNTERPART:
+        if name in WITHOUT_COUNTERPART or name in _OF_GROUPS:
             _LOG.warning("%s%s has no counterpart in this client and is left out: it changes no result", PREFIX, name)
         elif name == "partitioner.class":
-            if value.strip().rpartition(".")[2] not in _USUAL_PARTITIONERS:
+            if value.strip().rpartition(".")[2] not in USUAL_PARTITIONERS:
                 raise ConfigError(
                     f"{PREFIX}{name}", "a partitioner of its own would take keys out of their order", "leave it out"
                 )
@@ -122,8 +77,11 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
                 )
         elif name == "sasl.jaas.config":
             config.update(_login(value))
+        elif (level := LEVEL.fullmatch(name)) is not None:
+            if given.get("compression.type", "").strip() == level[1]:
+                config["compression.level"] = value
         elif name == "buffer.memory":
-            config["queue.buffering.max.kbytes"] = max(1, int(value) // 1024)
+            config["queue.buffering.max.kbytes"] = _kilobytes(name, value)
         elif name == "ssl.truststore.location":
             config["ssl.ca.location"] = _pem(name, value, given.get("ssl.truststore.type", ""))
         elif name == "ssl.truststore.certificates":
@@ -137,18 +95,35 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
         elif name == "ssl.endpoint.identification.algorithm":
             config[name] = value.strip() or "none"
         else:
-            config[_RENAMED.get(name, name)] = value
+            config[RENAMED.get(name, name)] = value
     return config
 
 
-def check_client(config: Mapping[str, Any], kind: type[Any]) -> None:
+def refuse_misspelt(given: Iterable[str], known: Collection[str]) -> None:
+    """A misspelt option would quietly change what is done; one that resembles none is for somebody else, as in Spark.
+
+    Raises ConfigError for the first of `given` that is meant for keyorder and not in `known`; `kafka.*` is passed over.
+    """
+    lower = {name.lower(): name for name in known}
+    for name in given:
+        if name.lower() in lower or name.lower().startswith(PREFIX) or name.lower() in _OF_SPARK:
+            continue
+        near = get_close_matches(name.lower(), lower, 1, 0.8)
+        if near:
+            raise ConfigError(name, "there is no such option", f"did you mean {lower[near[0]]}?")
+        if name.lower().startswith("keyorder."):
+            ours = ", ".join(n for n in known if n.startswith("keyorder."))
+            raise ConfigError(name, "there is no such option", f"keyorder's own are {ours}")
+
+
+def check_client(config: Mapping[str, Any], producer: bool = False) -> None:
     """Let the client library look at the settings in the driver: a task would fail at them after the query has started.
 
-    kind: confluent_kafka.Consumer; one is made and closed again. Raises ConfigError.
+    config: of a consumer, or of a producer; `keyorder.*` among them is passed over. Raises ConfigError.
     """
+    theirs = {name: value for name, value in config.items() if not name.startswith("keyorder.")}
     try:
-        made = kind({"group.id": "keyorder-check", **config, "log_level": 0})
-        made.close()
+        _make(theirs, producer)
     except KafkaException as raised:
         text = str(raised.args[0].str())
         unknown = re.search(r'No such configuration property: "([^"]+)"', text)
@@ -156,11 +131,35 @@ def check_client(config: Mapping[str, Any], kind: type[Any]) -> None:
             near = get_close_matches(unknown[1], _COMMON, 1, 0.75)
             fix = f"did you mean {PREFIX}{near[0]}?" if near else "use a name of Kafka's Java client or of librdkafka"
             raise ConfigError(f"{PREFIX}{unknown[1]}", "there is no such setting", fix) from None
-        name = next((name for name in config if name in text), "bootstrap.servers")
-        secrets = [str(value) for key, value in config.items() if any(part in key for part in _SECRET)]
+        # The library may speak of a setting by another of its names.
+        name = next((name for name in theirs if not _taken(name, theirs[name], producer)), "bootstrap.servers")
+        secrets = [str(value) for key, value in theirs.items() if any(part in key for part in _SECRET)]
         if any(secret and secret in text for secret in secrets):
             text = "the client library refuses its value"
         raise ConfigError(f"{PREFIX}{name}", text, "correct it") from None
+
+
+def _make(config: Mapping[str, Any], producer: bool) -> None:
+    """A client that is forgotten again. Raises KafkaException."""
+    if producer:
+        Producer({**config, "log_level": 0})
+    else:
+        Consumer({"group.id": "keyorder-check", **config, "log_level": 0}).close()
+
+
+def _taken(name: str, value: Any, producer: bool) -> bool:
+    try:
+        _make({name: value}, producer)
+    except KafkaException:
+        return False
+    return True
+
+
+def _kilobytes(name: str, value: str) -> int:
+    try:
+        return max(1, int(value) // 1024)
+    except ValueError:
+        raise ConfigError(f"{PREFIX}{name}", f"{value!r} is no whole number", "give bytes") from None
 
 
 def _pem(name: str, path: str, kind: str) -> str:

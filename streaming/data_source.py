@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from ..partitioner.errors import ConfigError
-from .errors import SourceSchemaError
+from .errors import NoOptionsError, SourceSchemaError
 from .source.options import source_options
 from .source.readers import BatchReader, StreamReader
 from .source.schema import source_schema
@@ -28,7 +28,11 @@ class KeyorderDataSource(DataSource):
         return "keyorder"
 
     def schema(self) -> StructType:
-        """The columns of what is read. Raises ConfigError, for what is wrong in a batch query and a streaming one alike."""
+        """The columns of what is read. Raises NoOptionsError; ConfigError for what is wrong in a batch query and a
+        streaming one alike.
+        """
+        if not set(self.options) - {"path"}:
+            raise NoOptionsError
         try:
             source_options(self.options, streaming=False)
         except ConfigError as error:
@@ -70,8 +74,17 @@ class KeyorderDataSource(DataSource):
     def _sink(self, schema: StructType) -> SinkOptions:
         # Spark starts a process for each question that it asks of a source: those of the sink's imports stay out of them.
         from .sink.columns import check_schema
-        from .sink.options import sink_options
+        from .sink.options import STALE, sink_options, with_topics_header
 
         options = sink_options(self.options)
-        check_schema(schema, options.topic, options.explicit_partition)
+        versioned = any(field.name.lower() == "version" for field in schema.fields)
+        if versioned and options.compaction_header is None:
+            options = with_topics_header(options)
+        check_schema(schema, options.topic, options.explicit_partition, options.compaction_header is not None)
+        if options.stale != "write" and options.compaction_header is None:
+            raise ConfigError(
+                STALE,
+                "there is no version to compare by",
+                "give a column version, and compaction.strategy.header where the topic has no strategy by header",
+            )
         return options

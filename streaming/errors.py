@@ -12,6 +12,17 @@ class SourceSchemaError(UsageError, ValueError):
         return "the keyorder source has a fixed schema and cannot be set with a custom one: leave .schema(...) out"
 
 
+class NoOptionsError(UsageError, ValueError):
+    """A source is asked without any option, as Spark asks it for a table of its catalog."""
+
+    def __str__(self) -> str:
+        return (
+            "no options reached the source. Spark keeps those of CREATE TABLE ... USING keyorder in its catalog and does not "
+            "give them to a source written in Python: use CREATE TEMPORARY VIEW ... USING keyorder OPTIONS (...), or give "
+            "them with each query: SELECT ... FROM the_table WITH ('kafka.bootstrap.servers' = '...', 'subscribe' = '...')"
+        )
+
+
 class DataLossError(OrderError):
     """Records that the query had to read are gone. Not raised with `failOnDataLoss=false`."""
 

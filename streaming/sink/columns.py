@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,24 +31,35 @@ class NullTopicError(UsageError, ValueError):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one topic, in their order. Columns: key, value (binary, null where null), headers or None, partition or None."""
+    """Rows of one topic, in their order.
+
+    Columns: key, value (binary, null where null); headers, partition, version (int64) or None.
+    """
 
     topic: str
     key: pa.Array
     value: pa.Array
     headers: pa.Array | None
     partition: pa.Array | None
+    version: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.value)
 
+    def filtered(self, keep: Any) -> Rows:
+        """The rows that a boolean column names."""
+        columns = (self.key, self.value, self.headers, self.partition, self.version)
+        return Rows(self.topic, *(None if column is None else column.filter(keep) for column in columns))
 
-def check_schema(schema: StructType, topic: str | None, explicit_partition: bool) -> None:
+
+def check_schema(schema: StructType, topic: str | None, explicit_partition: bool, versioned: bool = False) -> None:
     """Refuse what Spark's own sink refuses, in the driver, before a task runs.
+
+    versioned: whether a column `version` is to become a header.
 
     Raises SinkSchemaError, ConfigError (a `partition` column without the option that allows it).
     """
-    from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType
+    from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType
 
     fields = {field.name.lower(): field for field in schema.fields}
     if "value" not in fields:
@@ -62,7 +73,13 @@ def check_schema(schema: StructType, topic: str | None, explicit_partition: bool
         "key": (StringType, BinaryType),
         "value": (StringType, BinaryType),
         "partition": (IntegerType,),
+        **({"version": (LongType,)} if versioned else {}),
     }
+    if versioned and "version" not in fields:
+        raise SinkSchemaError(
+            "Required attribute 'version' not found: compaction.strategy.header writes a column of that name, of type "
+            "bigint, as a header"
+        )
     for name, types in wanted.items():
         if name in fields and not isinstance(fields[name].dataType, types):
             names = " or ".join(t.typeName() for t in types)
@@ -90,22 +107,22 @@ def split_by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:
     """The rows of each topic, in the batch's order. Raises NullTopicError."""
     columns: dict[str, Any] = {name.lower(): batch.column(index) for index, name in enumerate(batch.schema.names)}
     key = _binary(columns["key"]) if "key" in columns else pa.nulls(batch.num_rows, pa.binary())
-    whole = Rows("", key, _binary(columns["value"]), columns.get("headers"), columns.get("partition"))
+    whole = Rows(
+        topic or "",
+        key,
+        _binary(columns["value"]),
+        columns.get("headers"),
+        columns.get("partition"),
+        columns.get("version"),
+    )
     if topic is not None:
-        yield Rows(topic, whole.key, whole.value, whole.headers, whole.partition)
+        yield whole
         return
     topics = columns["topic"]
     if topics.null_count:
         raise NullTopicError
     for name in pc.unique(topics).to_pylist():
-        mask = pc.equal(topics, name)
-        yield Rows(
-            name,
-            whole.key.filter(mask),
-            whole.value.filter(mask),
-            None if whole.headers is None else whole.headers.filter(mask),
-            None if whole.partition is None else whole.partition.filter(mask),
-        )
+        yield replace(whole, topic=name).filtered(pc.equal(topics, name))
 
 
 def _binary(column: pa.Array) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,16 +14,18 @@ from ...partitioner.errors import KeyBlockedError
 from .columns import Rows, split_by_topic
 from .errors import SinkDeliveryError
 from .options import SinkOptions
+from .stale import Stale
 from .task import Task
 from .versions import versions, with_versions
 
 
 class Delivery:
-    """One task's rows on their way. `rows`: how many were taken."""
+    """One task's rows on their way. `rows`: how many were taken; `stale`: how many of them were left out."""
 
     def __init__(self, producer: OrderedProducer, options: SinkOptions, task: Task) -> None:
         self._producer, self._options, self._task = producer, options, task
         self.rows = 0
+        self._stale: Stale | None = None
         self._failed: dict[str, int] = {}
         self._first_error = ""
 
@@ -41,7 +44,21 @@ class Delivery:
         self._producer.flush()
         self._check()
 
+    @property
+    def stale(self) -> int:
+        """Rows that were left out, since their version is below their key's."""
+        return 0 if self._stale is None else self._stale.count
+
     def _send_rows(self, rows: Rows) -> None:
+        header = self._options.compaction_header
+        if header is not None and rows.version is not None:
+            if self._options.stale != "write":
+                self._stale = self._stale or Stale(self._options)
+                rows = self._stale.left(rows)
+            assert rows.version is not None
+            numbers = rows.version.fill_null(0).to_numpy(zero_copy_only=False)
+            present = rows.version.is_valid().to_numpy(zero_copy_only=False)
+            rows = replace(rows, headers=with_versions(rows.headers, header, numbers, present))
         if rows.partition is not None:
             self._send_placed(rows)
             return

@@ -48,3 +48,17 @@ class StaleTaskError(PeerError):
             f"task {self.slot} of batch {self.batch} comes after batch {self.committed} was committed: the query runs twice, "
             "or its checkpoint was set back; run it once, or start it with a new checkpoint"
         )
+
+
+class StaleVersionError(OrderError):
+    """A row whose version is below the one that its key has in the topic. Only with keyorder.sink.stale=fail."""
+
+    def __init__(self, topic: str, version: int | None, known: int) -> None:
+        super().__init__(topic, version, known)
+        self.topic, self.version, self.known = topic, version, known
+
+    def __str__(self) -> str:
+        return (
+            f"a row for topic {self.topic} has {'no version' if self.version is None else f'version {self.version}'}, and its "
+            f"key has version {self.known} already: with keyorder.sink.stale=skip such rows are left out"
+        )

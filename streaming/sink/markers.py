@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition, murmur2
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition, murmur2
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ...connector import clock
@@ -20,13 +20,16 @@ from ...connector.control.control_topics import Slot
 from ...connector.kafka_errors import ends_partition, translate, translated
 from ...connector.log_offsets import LogOffsets
 from ...connector.messages import offset_of
-from ...connector.metadata import acquaint, wait_for_partitions
+from ...connector.metadata import prefetch_metadata, wait_for_partitions
 from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
+from .task import transactional_id
 
 MARKER_TOPIC = "_keyorder_spark"
 # An unfinished transaction hides what lies behind it in its partition, so that not all tasks share a few.
 _PARTITIONS = 24
 _FORMAT = 1
+# Seconds. A marker is the last record of a transaction: it lies open for the time of a commit, unless its task was killed.
+_PATIENCE = 15.0
 
 
 @dataclass(frozen=True)
@@ -87,23 +90,16 @@ def ensure_marker_topic(config: Mapping[str, Any], timeout: float = 20.0) -> Non
 
 
 class MarkerReader:
-    """Follows the marker partitions that this process has asked about. Not thread-safe."""
+    """Follows the marker partitions that this process has asked about. Not thread-safe.
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    patience: seconds after which the transaction of another task that hides what lies behind it is ended.
+    """
+
+    def __init__(self, config: Mapping[str, Any], patience: float = _PATIENCE) -> None:
         self._servers = str(config.get("bootstrap.servers"))
+        self._connection, self._patience = connection_of(config), patience
         self._offsets = LogOffsets(config)
-        self._consumer = Consumer(
-            {
-                **connection_of(config),
-                "group.id": "keyorder-spark-markers",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 20,
-                "fetch.error.backoff.ms": 50,
-            }
-        )
+        self._consumer = self._reading("read_committed")
         self._next: dict[int, int] = {}
         self._markers: dict[str, Marker] = {}
 
@@ -111,30 +107,90 @@ class MarkerReader:
         """The task's newest committed marker; None when it has none.
 
         Reads to the high watermark: an open transaction of another task hides what lies behind it, so this waits until
-        it ends, which takes a commit's time. Raises BrokerUnreachableError, CorruptRecordError, RecordVersionError.
+        it ends, which takes a commit's time; one that takes longer was left open by a task that was killed, and is aborted
+        here. Raises BrokerUnreachableError, CorruptRecordError, RecordVersionError.
         """
         partition = marker_slot(task_slot)[1]
         deadline = clock.now() + timeout
         end = self._offsets.high_watermarks([(MARKER_TOPIC, partition)], timeout)[MARKER_TOPIC, partition]
         if partition not in self._next:
             if not self._next:
-                acquaint(self._consumer, MARKER_TOPIC)
+                prefetch_metadata(self._consumer, MARKER_TOPIC)
             self._next[partition] = 0
             with translated("read", f"topic {MARKER_TOPIC}", self._servers):
                 self._consumer.assign([TopicPartition(MARKER_TOPIC, p, at) for p, at in self._next.items()])
+        patient_until, refused = clock.now() + self._patience, ""
         while self._next[partition] < end:
+            before = self._next[partition]
             message = self._consumer.poll(0.1)
+            now = clock.now()
             if message is not None:
                 self._take(message)
-            elif clock.now() >= deadline:
-                detail = f"{MARKER_TOPIC}[{partition}] could not be read to {end}: a transaction in it may be open"
+            if self._next[partition] > before:
+                patient_until = now + self._patience
+            elif now >= deadline:
+                detail = (
+                    f"{MARKER_TOPIC}[{partition}] could not be read to {end}: a transaction in it may be open{refused}"
+                )
                 raise BrokerUnreachableError(self._servers, detail)
+            elif now >= patient_until:
+                refused = self._end_other(partition, task_slot, deadline)
+                patient_until = clock.now() + self._patience
         return self._markers.get(task_slot)
 
     def close(self) -> None:
         """Release the clients."""
         self._consumer.close()
         self._offsets.close()
+
+    def _reading(self, isolation: str) -> Consumer:
+        return Consumer(
+            {
+                **self._connection,
+                "group.id": "keyorder-spark-markers",
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 20,
+                "fetch.error.backoff.ms": 50,
+            }
+        )
+
+    def _end_other(self, partition: int, own: str, deadline: float) -> str:
+        """Abort the transaction behind which committed markers cannot be read. Returns why it cannot be aborted, or "".
+
+        A task that is alive after all is fenced by that and fails; Spark tries it again, and finds that nothing of it was
+        committed. A transaction whose commit was decided is not aborted: the coordinator finishes it first.
+        """
+        slot = self._first_hidden(partition, deadline)
+        if slot is None or slot == own:
+            return ""
+        name = transactional_id(slot)
+        try:
+            ending = Producer({**self._connection, "transactional.id": name})
+            ending.init_transactions(max(1.0, min(30.0, deadline - clock.now())))
+        except KafkaException as raised:
+            return f", and {name} cannot be ended: {raised.args[0].str()}"
+        return ""
+
+    def _first_hidden(self, partition: int, deadline: float) -> str | None:
+        """The slot of the first marker that cannot be read as committed, with which the oldest open transaction begins."""
+        reader = self._reading("read_uncommitted")
+        try:
+            reader.assign([TopicPartition(MARKER_TOPIC, partition, self._next[partition])])
+            while clock.now() < deadline:
+                message = reader.poll(0.1)
+                if message is None:
+                    continue
+                error, key = message.error(), message.key()
+                if error is None:
+                    return None if key is None else key.decode()
+                if ends_partition(error, f"topic {MARKER_TOPIC}", self._servers):
+                    return None
+        finally:
+            reader.close()
+        return None
 
     def _take(self, message: Any) -> None:
         error, partition, offset = message.error(), message.partition(), offset_of(message)

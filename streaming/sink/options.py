@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ...connector.config import boolean, producer_settings
+from ...connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, chosen_strategy
+from ...connector.config import boolean, connection_of, producer_settings
 from ...partitioner.errors import ConfigError
-from ..client_options import client_config
+from ..client_options import check_client, client_config, refuse_misspelt
 
 VERSION_HEADER = "keyorder.sink.version.header"
+STALE = "keyorder.sink.stale"
 EXACTLY_ONCE = "keyorder.sink.exactly.once"
 EXPLICIT_PARTITION = "keyorder.allow.explicit.partition"
 _TRANSACTION_TIMEOUT_MS = 300_000
@@ -23,6 +24,9 @@ SINK_OPTIONS = {
     "topic": "the topic of all rows; wins over a `topic` column",
     EXPLICIT_PARTITION: "take a `partition` column at its word (false)",
     VERSION_HEADER: "name of a header with a growing version per row",
+    STRATEGY_CONFIG: "header, where it is given: how versions compete",
+    HEADER_CONFIG: "the header that a column `version` becomes (the topic's own)",
+    STALE: "rows whose version is below their key's in the topic: write, skip or fail (write)",
     EXACTLY_ONCE: "one transaction per task, replays are recognised (false)",
     "includeHeaders": "taken and ignored, as Spark's own sink does: a `headers` column is always written",
 }
@@ -36,7 +40,8 @@ class SinkOptions:
     """Options of one write, parsed. Picklable: it travels to the executors.
 
     client: settings for an OrderedProducer; it may hold secrets, so it is not in the repr.
-    topic: wins over a `topic` column. version_header: None where rows carry no version.
+    topic: wins over a `topic` column. version_header: None where rows carry no version of keyorder's making.
+    compaction_header: what a column `version` becomes; None where it is no concern of the sink. stale: write, skip, fail.
     """
 
     client: Mapping[str, Any]
@@ -44,6 +49,8 @@ class SinkOptions:
     version_header: str | None = None
     exactly_once: bool = False
     explicit_partition: bool = False
+    compaction_header: str | None = None
+    stale: str = "write"
 
     def __repr__(self) -> str:
         return f"SinkOptions(topic={self.topic!r}, exactly_once={self.exactly_once})"
@@ -56,12 +63,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     Integration Guide", section "Writing Data to Kafka".
     """
     given = {name.lower(): value for name, value in options.items()}
-    known = {name.lower() for name in SINK_OPTIONS}
-    for name in given:
-        if name.startswith("keyorder.") and name not in known and not _is_producer_option(name):
-            near = get_close_matches(name, known, 1, 0.8)
-            fix = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(SINK_OPTIONS))}"
-            raise ConfigError(name, "the sink has no such option", fix)
+    refuse_misspelt((n for n in given if not _is_producer_option(n)), SINK_OPTIONS)
     client = client_config(options)
     for name, weaker in _STRONGER_HERE.items():
         if str(client.get(name, "")).strip().lower() in weaker:
@@ -86,14 +88,42 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         )
     explicit = boolean(given, EXPLICIT_PARTITION, False)
     client.update((name, value) for name, value in given.items() if _is_producer_option(name))
-    producer_settings(client)  # the driver hears of a wrong setting before any task starts
+    # The driver hears of a wrong setting before any task starts.
+    producer_settings(client)
+    check_client(client, producer=True)
     version_header = given.get(VERSION_HEADER)
     if version_header is not None and not version_header.strip():
         raise ConfigError(VERSION_HEADER, "it is blank", "name the header, such as version")
     topic = given.get("topic")
     if topic is not None and not topic.strip():
         raise ConfigError("topic", "it is blank", "name the topic, or leave the option out and give a topic column")
-    return SinkOptions(client, topic, version_header, exactly_once, explicit)
+    header, stale = given.get(HEADER_CONFIG), (given.get(STALE) or "write").strip().lower()
+    if (given.get(STRATEGY_CONFIG) or "header").strip().lower() != "header":
+        raise ConfigError(STRATEGY_CONFIG, "a sink writes versions as headers", "use header, or leave it out")
+    if header is not None and not header.strip():
+        raise ConfigError(HEADER_CONFIG, "it is blank", "name the header, such as version")
+    if header is not None and header == version_header:
+        raise ConfigError(VERSION_HEADER, f"the column version is written as {header} already", "leave one of both out")
+    if stale not in ("write", "skip", "fail"):
+        raise ConfigError(STALE, f"{given[STALE]!r} is not one", "use write, skip or fail")
+    return SinkOptions(client, topic, version_header, exactly_once, explicit, header, stale)
+
+
+def with_topics_header(options: SinkOptions) -> SinkOptions:
+    """For rows with a column `version` and no option that says what becomes of it: the header of the topic's own strategy.
+
+    Without one the column is no concern of the sink. Raises ConfigError where `keyorder.sink.stale` needs a version.
+    """
+    from ...connector.admin import TopicAdmin
+
+    found = ""
+    if options.topic is not None:
+        with TopicAdmin(connection_of(options.client)) as admin:
+            timeline = admin.managed(options.topic)
+        found = "" if timeline is None else chosen_strategy(timeline.settings)[1]
+    if found and found == options.version_header:
+        raise ConfigError(VERSION_HEADER, f"the column version is written as {found} already", "leave the option out")
+    return replace(options, compaction_header=found or None)
 
 
 def _is_producer_option(name: str) -> bool:

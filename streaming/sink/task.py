@@ -23,6 +23,11 @@ class Task:
         return f"{self.query}/{self.partition}"
 
 
+def transactional_id(slot: str) -> str:
+    """Of the transactions in which the task of a slot writes."""
+    return f"keyorder-spark-{slot.replace('/', '-')}"
+
+
 def this_task(write_id: str | None) -> Task:
     """The task that runs here. write_id: the id of a batch write, None in a streaming query."""
     from pyspark import TaskContext

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
+from ...connector.attempts import Attempts
+from ...connector.config import milliseconds
 from ...connector.crash import crash_point
 from ...connector.kafka_errors import translate
 from ...connector.producing.producer import OrderedProducer
@@ -16,7 +18,7 @@ from .errors import ReplayMismatchError, SinkDeliveryError, StaleTaskError
 from .fingerprint import Fingerprint
 from .markers import Marker, encode_marker, marker_slot
 from .options import SinkOptions
-from .task import Task
+from .task import Task, transactional_id
 from .warm import WARM, Warm
 
 _LOOK_SECONDS = 60.0
@@ -24,19 +26,19 @@ _LOOK_SECONDS = 60.0
 
 def write_transaction(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Task, warm: Warm = WARM
-) -> tuple[int, bool]:
-    """Write a task's rows exactly once. Returns (rows, whether an earlier attempt had committed them).
+) -> tuple[int, bool, int]:
+    """Write a task's rows exactly once. Returns (rows, whether an earlier attempt had committed them, stale ones left out).
 
     Raises ReplayMismatchError, StaleTaskError, SinkDeliveryError, and what a producer raises.
     """
     config = dict(options.client)
-    config["transactional.id"] = f"keyorder-spark-{task.slot.replace('/', '-')}"
+    config["transactional.id"] = transactional_id(task.slot)
     seen = Fingerprint()
     rows = _fingerprinted(batches, seen)
     first = next(rows, None)
     if first is None:
         _committed(warm, config, task)  # an empty task writes no marker, but one of a later batch still tells
-        return 0, False
+        return 0, False, 0
     producer, fresh = _ready(warm, config)
     try:
         marker = _committed(warm, config, task)
@@ -46,7 +48,7 @@ def write_transaction(
             if seen.digest() != marker.fingerprint:
                 raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, seen.digest())
             warm.done(config)
-            return seen.rows, True
+            return seen.rows, True, 0
         delivery = Delivery(producer, options, task)
         producer.begin_transaction()
         try:
@@ -76,7 +78,7 @@ def write_transaction(
         warm.discard(config)
         raise
     warm.done(config)
-    return delivery.rows, False
+    return delivery.rows, False, delivery.stale
 
 
 def _fingerprinted(batches: Iterator[pa.RecordBatch], seen: Fingerprint) -> Iterator[pa.RecordBatch]:
@@ -101,7 +103,9 @@ def _ready(warm: Warm, config: dict[str, object]) -> tuple[OrderedProducer, bool
 
 
 def _committed(warm: Warm, config: dict[str, object], task: Task) -> Marker | None:
-    marker = warm.markers(config).last(task.slot, _LOOK_SECONDS)
+    # What another task left open ends with its transaction, if nobody may end it before.
+    timeout = _LOOK_SECONDS + milliseconds(config, "transaction.timeout.ms", 60_000)
+    marker = warm.markers(config).last(task.slot, timeout)
     if marker is not None and marker.batch > task.batch:
         raise StaleTaskError(task.slot, task.batch, marker.batch)
     return marker
@@ -123,7 +127,7 @@ def _mark(producer: OrderedProducer, task: Task, marker: Marker) -> None:
 
 
 def _commit(producer: OrderedProducer, servers: str) -> None:
-    attempts = Retrying(
+    attempts = Attempts(
         stop=stop_after_delay(_LOOK_SECONDS),
         wait=wait_exponential(multiplier=0.05, max=2.0),
         retry=retry_if_exception(lambda e: isinstance(e, KafkaException) and bool(e.args[0].retriable())),

@@ -28,11 +28,12 @@ class SaveModeError(UsageError, ValueError):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver. replayed: an earlier attempt had committed the rows already."""
+    """What a task tells the driver. replayed: an earlier attempt had committed the rows already. stale: rows left out."""
 
     partition: int
     rows: int
     replayed: bool = False
+    stale: int = 0
 
 
 def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task) -> Written:
@@ -42,9 +43,9 @@ def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task)
     from .warm import WARM
 
     if options.exactly_once:
-        rows, replayed = write_transaction(iter(batches), options, task)
+        rows, replayed, stale = write_transaction(iter(batches), options, task)
         spare_loaded_objects()
-        return Written(task.partition, rows, replayed)
+        return Written(task.partition, rows, replayed, stale)
     producer, _ = WARM.producer(options.client)
     delivery = Delivery(producer, options, task)
     try:
@@ -55,7 +56,7 @@ def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task)
         raise
     WARM.done(options.client)
     spare_loaded_objects()
-    return Written(task.partition, delivery.rows)
+    return Written(task.partition, delivery.rows, stale=delivery.stale)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,21 +28,30 @@ _lock = threading.Lock()
 _idle: dict[Any, QueryCluster] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a partition. start, end: where it was cut; None for where the query's options say, looked up when it is read."""
+
+    topic: str
+    partition: int
+    start: int | None = None
+    end: int | None = None
+
+
 @dataclass(frozen=True)
 class Portion:
     """What one task of a batch reads.
 
-    places: its partitions. beside: those of the other tasks, in the task that also reads what is in neither: partitions
-    that were made since; None in all others. pieces: fixed ranges instead, where partitions are split over tasks.
+    beside: the partitions of the other tasks, in the task that also reads what is in neither: partitions that were made
+    since; None in all others.
     """
 
-    places: tuple[Place, ...] = ()
+    pieces: tuple[Piece, ...] = ()
     beside: tuple[Place, ...] | None = None
-    pieces: tuple[Range, ...] | None = None
 
 
-def plan_batch(options: SourceOptions) -> tuple[list[Portion], Mapping[str, str]]:
-    """What each task reads, at least one, and the ids of the topics.
+def plan_batch(options: SourceOptions) -> list[Portion]:
+    """What each task reads, at least one.
 
     Raises RangeError (a start behind its end), DataLossError, and as `starts.resolve`.
     """
@@ -51,38 +60,63 @@ def plan_batch(options: SourceOptions) -> tuple[list[Portion], Mapping[str, str]
         places = cluster.places()
         check_places(options.start, places)
         check_places(options.end, places)
-        ranges = _ranges(options, cluster, places)
-        topic_ids = dict(cluster.topic_ids)
+        ranges = bounds_of(options, cluster, places)
     finally:
         cluster.close()
-    if options.min_partitions is not None or options.max_records is not None:
-        pieces = split(ranges, options.min_partitions, options.max_records)
-        return [Portion(pieces=(r,)) for r in pieces] or [Portion(pieces=())], topic_ids
-    shares = [tuple((r.topic, r.partition) for r in task) for task in pack(ranges, options.task_records)]
-    named = {place for share in shares for place in share}
+    cut = options.min_partitions is not None or options.max_records is not None
+    tasks: list[tuple[Range, ...]] = pack(ranges, options.task_records)
+    if cut:
+        tasks = [(r,) for r in split(ranges, options.min_partitions, options.max_records)]
+    portions = [Portion(tuple(_piece(r, ranges) for r in task)) for task in tasks]
+    named = {(r.topic, r.partition) for task in tasks for r in task}
+    if cut or not portions:
+        portions.append(Portion())
     # Empty now is not empty later: these cost a task nothing while they are, so one has them all.
-    shares.append(tuple(sorted(places - named)))
-    return [Portion(share) for share in shares[:-1]] + [Portion(shares[-1], beside=tuple(sorted(named)))], topic_ids
+    empty = tuple(Piece(*place) for place in sorted(places - named))
+    last = portions.pop()
+    mine = {(piece.topic, piece.partition) for piece in (*last.pieces, *empty)}
+    others = tuple(sorted((named | places) - mine))
+    return [*portions, Portion((*last.pieces, *empty), beside=others)]
+
+
+def _piece(r: Range, whole: Iterable[Range]) -> Piece:
+    """A range without the edges that it shares with its partition's."""
+    edges = next((w.start, w.end) for w in whole if (w.topic, w.partition) == (r.topic, r.partition))
+    return Piece(r.topic, r.partition, None if r.start == edges[0] else r.start, None if r.end == edges[1] else r.end)
 
 
 def bind(options: SourceOptions, portion: Portion) -> tuple[tuple[Range, ...], Mapping[str, str]]:
     """The ranges of a task as of now, and the ids of its topics. Runs in an executor; raises as `plan_batch`."""
-    assert portion.pieces is None
-    with _warm_cluster(options) as cluster:
+    with warm_cluster(options) as cluster:
         there = cluster.places()
-        mine = set(portion.places)
+        pieces = list(portion.pieces)
+        mine = {(piece.topic, piece.partition) for piece in pieces}
         if portion.beside is not None:
             check_places(options.start, there)
             check_places(options.end, there)
-            mine |= there - set(portion.beside)
+            new = there - set(portion.beside) - mine
+            pieces += [Piece(*place) for place in sorted(new)]
+            mine |= new
         gone = mine - there
         if gone:
             _lost(options, [f"partitions {', '.join(f'{t}-{p}' for t, p in sorted(gone))} have been deleted"])
-        return tuple(_ranges(options, cluster, mine & there)), dict(cluster.topic_ids)
+        bounds = {(r.topic, r.partition): r for r in bounds_of(options, cluster, mine & there)}
+        found = [_bound(piece, bounds[piece.topic, piece.partition]) for piece in pieces if _place(piece) in bounds]
+        return tuple(found), dict(cluster.topic_ids)
+
+
+def _bound(piece: Piece, whole: Range) -> Range:
+    start = whole.start if piece.start is None else max(piece.start, whole.start)
+    end = whole.end if piece.end is None else min(piece.end, whole.end)
+    return Range(piece.topic, piece.partition, start, max(start, end))
+
+
+def _place(piece: Piece) -> Place:
+    return piece.topic, piece.partition
 
 
 @contextmanager
-def _warm_cluster(options: SourceOptions) -> Iterator[QueryCluster]:
+def warm_cluster(options: SourceOptions) -> Iterator[QueryCluster]:
     """A cluster that an earlier task of this worker process asked, or a new one: connecting takes longer than asking."""
     name = (repr(options), tuple(sorted((name, str(value)) for name, value in options.client.items())))
     with _lock:
@@ -109,7 +143,8 @@ def _close_idle() -> None:
         cluster.close()
 
 
-def _ranges(options: SourceOptions, cluster: QueryCluster, places: Collection[Place]) -> list[Range]:
+def bounds_of(options: SourceOptions, cluster: QueryCluster, places: Collection[Place]) -> list[Range]:
+    """What there is to read now, partition by partition. Raises RangeError, DataLossError, and as `starts.resolve`."""
     ends, log_starts = cluster.ends(places), cluster.log_starts(places)
     start = resolve(options.start, cluster, ends, log_starts, options.latest_without_match)
     until = resolve(options.end, cluster, ends, log_starts, latest_without_match=True)

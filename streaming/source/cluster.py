@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
+from tenacity import retry_if_exception, stop_after_attempt, wait_fixed
 
+from ...connector import clock
+from ...connector.attempts import Attempts
 from ...connector.config import connection_of
 from ...connector.kafka_errors import translate, translated
 from ...connector.log_offsets import LogOffsets
@@ -37,7 +40,7 @@ class QueryCluster:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._config = {"isolation.level": "read_uncommitted", **options.client}
-        check_client(options.client, Consumer)
+        check_client(options.client)
         self._servers = str(options.client["bootstrap.servers"])
         self._admin: AdminClient | None = None
         self._asker: Consumer | None = None
@@ -95,12 +98,25 @@ class QueryCluster:
             return {}
 
         def ask() -> list[TopicPartition]:
-            if self._asker is None:
-                self._asker = Consumer({**connection_of(self._config), "group.id": "keyorder-spark-driver"})
-            try:
-                return self._asker.offsets_for_times(wanted, timeout=_TIMEOUT)
-            except KafkaException as raised:
-                raise translate(raised.args[0], "list the offsets of", "topics", self._servers) from raised
+            deadline = clock.now() + _TIMEOUT
+            while True:
+                if self._asker is None:
+                    self._asker = Consumer({**connection_of(self._config), "group.id": "keyorder-spark-driver"})
+                try:
+                    found = self._asker.offsets_for_times(wanted, timeout=_TIMEOUT)
+                    error = next((tp.error for tp in found if tp.error is not None), None)
+                except KafkaException as raised:
+                    found, error = [], raised.args[0]
+                    if error.code() != KafkaError._UNKNOWN_PARTITION:
+                        raise translate(error, "list the offsets of", "topics", self._servers) from raised
+                if error is None:
+                    return found
+                # Its offset is then the time that was asked for. A partition that was made just now settles in a moment.
+                self._asker.close()
+                self._asker = None
+                if clock.now() >= deadline:
+                    raise translate(error, "list the offsets of", "topics", self._servers)
+                threading.Event().wait(0.1)
 
         found = self._patiently(ask)
         return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in found}
@@ -109,13 +125,17 @@ class QueryCluster:
         """The timelines of the managed ones, newer than this call. Ask for ends before. Raises IdentityMismatchError."""
         if not self._options.ordered:
             return {}
+        return {topic: line for topic, line in self.known_timelines(topics).items() if line.ordered}
+
+    def known_timelines(self, topics: Collection[str]) -> dict[str, Timeline]:
+        """As `timelines`, of topics without gates, too."""
         found = self._timelines.look(topics, self._admin_client())
         for topic, timeline in found.items():
             if topic not in self._topic_ids:
                 self._describe([topic])
             if topic in self._topic_ids:
                 timeline.check_identity(self._topic_ids[topic], self._cluster())
-        return {topic: timeline for topic, timeline in found.items() if timeline.ordered}
+        return found
 
     def waived(self, topics: Iterable[str]) -> dict[str, set[tuple[int, int]]]:
         """Gates that an operator let go for `keyorder.commit.group`."""
@@ -184,7 +204,7 @@ class QueryCluster:
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """As often as `fetchOffset.numRetries` says."""
-        return Retrying(
+        return Attempts(
             stop=stop_after_attempt(1 + self._options.fetch_retries),
             wait=wait_fixed(self._options.fetch_retry_interval),
             retry=retry_if_exception(lambda error: isinstance(error, PeerError) and error.retriable),

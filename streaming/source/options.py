@@ -9,12 +9,13 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
 from ...partitioner.errors import ConfigError
-from ..client_options import PREFIX, client_config
+from ..client_options import client_config, refuse_misspelt
+from .compacting import Compaction, compaction_options
+from .given import Given
 from .offsets import EARLIEST, LATEST, Place, parse_offsets, parse_partitions
 
 _LOG = logging.getLogger("keyorder.streaming")
@@ -45,18 +46,20 @@ SOURCE_OPTIONS = {
     "keyorder.allow.split": "let minPartitions and maxRecordsPerPartition split a stream's partitions (false)",
     "keyorder.commit.group": "commit finished batches' offsets to this group (none)",
     "keyorder.task.min.records": "ranges are put together up to this many records (2000)",
+    "keyorder.compact": "topic: only each key's highest version, by the topic's own strategy (false)",
+    "compaction.strategy": "only each key's highest version: by offset, timestamp or header (none)",
+    "compaction.strategy.header": "the header of the strategy `header`",
+    "keyorder.compact.read": "homes: each task the homes of its keys; all: each task every partition (homes)",
+    "keyorder.compact.tombstones": "deleted keys, too, with a null value (false)",
+    "keyorder.compact.memory.mb": "what a task may hold before it reads its keys in parts (256)",
     "keyorder.arrow.native": "read through the client library's C calls (true)",
 }
-# What Spark itself puts among a source's options.
-_OF_SPARK = {"path", "paths", "checkpointlocation", "queryname", "streamingsourceidentifyingname"}
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 _BATCH_ONLY = {
     "endingOffsets": "ending offset not valid in streaming queries",
     "endingOffsetsByTimestamp": "ending timestamp not valid in streaming queries",
     "endingTimestamp": "ending timestamp not valid in streaming queries",
 }
-_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
-_UNITS = {None: 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class BoundKind(Enum):
@@ -119,12 +122,13 @@ class SourceOptions:
     commit_group: str | None
     task_records: int
     native: bool
+    compaction: Compaction | None = None
 
 
 def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions:
     """The options of a streaming or a batch query. Raises ConfigError, which names the option and never shows a secret."""
-    given = _Given(options)
-    given.refuse_unknown()
+    given = Given(options)
+    refuse_misspelt(given.names(), SOURCE_OPTIONS)
     subscription = _subscription(given)
     client = client_config(options)
     if not streaming and (given.text("startingOffsets") or "").strip().lower() == "latest":
@@ -142,6 +146,7 @@ def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions
     if not streaming:
         _refuse_offset(start, LATEST, "starting offset for {} can't be latest for batch queries on Kafka")
         _refuse_offset(end, EARLIEST, "ending offset for {} can't be earliest for batch queries on Kafka")
+        _refuse_backwards(start, end)
     most, least = given.count("maxOffsetsPerTrigger"), given.count("minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
         raise ConfigError(
@@ -154,6 +159,17 @@ def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions
     if strategy not in ("error", "latest"):
         raise ConfigError("startingOffsetsByTimestampStrategy", f"{strategy!r} is not one", "use error or latest")
     min_partitions, max_records = given.count("minPartitions"), given.count("maxRecordsPerPartition")
+    compaction = compaction_options(given, streaming)
+    if compaction is not None:
+        # The value of an aborted transaction is no version of its key.
+        client.setdefault("isolation.level", "read_committed")
+        if subscription.places:
+            raise ConfigError(
+                "assign", "compaction looks at every home of a key", "name the topic by subscribe or subscribePattern"
+            )
+        if max_records is not None or (min_partitions is not None and not compaction.everywhere):
+            _LOG.warning("minPartitions and maxRecordsPerPartition are left out: one task has all versions of a key")
+            max_records, min_partitions = None, min_partitions if compaction.everywhere else None
     if (min_partitions or max_records) and streaming and not given.boolean("keyorder.allow.split", False):
         # Both are wishes, and a stream keeps its promise without them; a batch query promises no order.
         _LOG.warning(
@@ -183,62 +199,11 @@ def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions
         commit_group=given.text("keyorder.commit.group"),
         task_records=given.count_or("keyorder.task.min.records", 2000),
         native=given.boolean("keyorder.arrow.native", True),
+        compaction=compaction,
     )
 
 
-class _Given:
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._options
-
-    def text(self, name: str) -> str | None:
-        return self._options.get(name.lower())
-
-    def boolean(self, name: str, default: bool) -> bool:
-        text = (self.text(name) or str(default)).strip().lower()
-        if text not in ("true", "false"):
-            raise ConfigError(name, f"{self.text(name)!r} is neither true nor false", "write true or false")
-        return text == "true"
-
-    def count(self, name: str, least: int = 1) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        number = int(text) if re.fullmatch(r"\s*-?\d+\s*", text) else least - 1
-        if number < least:
-            word = "positive" if least else "a number from 0 up"
-            raise ConfigError(name, f"{name} must be {word}, not {text!r}", "mend it")
-        return number
-
-    def count_or(self, name: str, default: int, least: int = 0) -> int:
-        found = self.count(name, least)
-        return default if found is None else found
-
-    def duration(self, name: str, default: float) -> float:
-        text = self.text(name)
-        match = _DURATION.fullmatch(text) if text is not None else None
-        if text is not None and match is None:
-            raise ConfigError(name, f"{text!r} is not a duration", "write a number with ms, s, m, h or d, such as 15m")
-        return default if match is None else int(match[1]) * _UNITS[match[2]]
-
-    def refuse_unknown(self) -> None:
-        """A misspelt option would quietly change what is read; one that resembles none is for somebody else, as in Spark."""
-        known = {name.lower() for name in SOURCE_OPTIONS}
-        for name in self._options:
-            if name in known or name.startswith(PREFIX) or name in _OF_SPARK:
-                continue
-            near = get_close_matches(name, known, 1, 0.8)
-            if name.startswith("keyorder.") or near:
-                meant = next((n for n in SOURCE_OPTIONS if near and n.lower() == near[0]), "")
-                ours = ", ".join(n for n in SOURCE_OPTIONS if n.startswith("keyorder."))
-                raise ConfigError(
-                    name, "there is no such option", f"did you mean {meant}?" if meant else f"keyorder's own are {ours}"
-                )
-
-
-def _subscription(given: _Given) -> Subscription:
+def _subscription(given: Given) -> Subscription:
     named = [name for name in _STRATEGIES if given.has(name)]
     known = ", ".join(sorted(name.lower() for name in _STRATEGIES))
     if not named:
@@ -311,7 +276,7 @@ def java_only(pattern: str) -> str | None:
     return None
 
 
-def _bound(given: _Given, side: str, default: BoundKind) -> Bound:
+def _bound(given: Given, side: str, default: BoundKind) -> Bound:
     """Precedence as in Spark: one time for all, then times by partition, then offsets."""
     name = f"{side}Timestamp"
     if given.has(name):
@@ -335,3 +300,24 @@ def _refuse_offset(bound: Bound, refused: int, problem: str) -> None:
         for (topic, partition), offset in bound.offsets.items():
             if offset == refused:
                 raise ConfigError(bound.option, problem.format(f"{topic}-{partition}"), "give an offset")
+
+
+def _refuse_backwards(start: Bound, end: Bound) -> None:
+    """Offsets by hand for both sides have to fit each other, whatever the topics hold."""
+    if start.kind is not BoundKind.OFFSETS or end.kind is not BoundKind.OFFSETS:
+        return
+    if set(start.offsets) != set(end.offsets):
+        raise ConfigError(
+            end.option,
+            "the specified start offset and end offset should have the same topic-partitions",
+            "name the same partitions in both",
+        )
+    for (topic, partition), first in start.offsets.items():
+        last = end.offsets[topic, partition]
+        if 0 <= last < first:
+            raise ConfigError(
+                end.option,
+                f"the specified start offset {first} is greater than the end offset {last} for topic {topic} "
+                f"partition {partition}",
+                "raise it, or lower startingOffsets",
+            )

@@ -6,7 +6,7 @@ Invariants of every micro-batch:
 2. a gate opens by the batch's *start* offsets alone, so that what lies before it was in *earlier* batches; whatever
    shuffles the rows of a batch cannot mix a key's records from before and after a change.
 3. A batch is a function of its two sets of offsets, which Spark keeps: a restart plans the same one again.
-4. Admission control gives to what closed gates wait for first, so that it never holds a moved key back for long.
+4. TopicRegistration control gives to what closed gates wait for first, so that it never holds a moved key back for long.
 
 The ends must have been taken before the timelines were read to their end.
 """

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from .batch import Portion
+    from .compacting import Share
     from .driver import QueryDriver
 
 
@@ -131,13 +132,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @dataclass
 class PortionTask(InputPartition):
-    """What one task of a batch query reads, and the ids that the topics had when it was planned."""
+    """What one task of a batch query reads."""
 
     portion: Portion
-    topic_ids: Mapping[str, str]
 
-    def __init__(self, portion: Portion, topic_ids: Mapping[str, str]) -> None:
-        self.portion, self.topic_ids = portion, topic_ids
+    def __init__(self, portion: Portion) -> None:
+        self.portion = portion
+
+
+@dataclass
+class ShareTask(InputPartition):
+    """The keys of one task of a compacted batch."""
+
+    share: Share
+
+    def __init__(self, share: Share) -> None:
+        self.share = share
 
 
 class BatchReader(DataSourceReader):
@@ -152,21 +162,24 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. Raises as `batch.plan_batch`."""
+        if self._options.compaction is not None:
+            from .reducing import plan_reduction
+
+            return [ShareTask(share) for share in plan_reduction(self._options)]
         from .batch import plan_batch
 
-        portions, topic_ids = plan_batch(self._options)
-        return [PortionTask(portion, topic_ids) for portion in portions]
+        return [PortionTask(portion) for portion in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Runs in an executor."""
+        if isinstance(partition, ShareTask):
+            from .reducing import reduced
+
+            return reduced(self._options, partition.share)
         from .batch import bind
         from .reading import read_ranges
 
         assert isinstance(partition, PortionTask)
-        portion = partition.portion
-        if portion.pieces is not None:
-            ranges, topic_ids = portion.pieces, partition.topic_ids
-        else:
-            ranges, topic_ids = bind(self._options, portion)
+        ranges, topic_ids = bind(self._options, partition.portion)
         ranges = tuple(r for r in ranges if r.size)
         return read_ranges(self._options, ranges, topic_ids) if ranges else iter(())

@@ -144,7 +144,11 @@ def _assign(reader: ArrowReader, ranges: dict[Place, Range]) -> None:
 def _after_loss(
     options: SourceOptions, ranges: dict[Place, Range], given: Mapping[Place, int], raised: KafkaException
 ) -> dict[Place, Range]:
-    """What is left to read when the log does not hold an offset any more. Raises DataLossError unless that is allowed."""
+    """What is left to read when the log does not hold an offset any more. Raises DataLossError unless that is allowed.
+
+    Loss is what the leader's log start and end say, nothing else: the error may be of a partition that the warm reader had
+    for an earlier task, and would make a whole batch empty.
+    """
     found, lost = _left(options, ranges, given)
     if lost and options.fail_on_data_loss:
         raise DataLossError("; ".join(lost)) from raised

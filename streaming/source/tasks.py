@@ -32,7 +32,9 @@ def split(ranges: Iterable[Range], min_partitions: int | None, max_records: int 
         return found
     total = sum(r.size for r in found)
     # The smallest ranges stay whole; the rest is cut into what is left, by size.
-    return [piece for r in found for piece in _cut(r, max(1, round(r.size / total * min_partitions)))]
+    whole = [r for r in found if r.size * min_partitions < total]
+    left, size = min_partitions - len(whole), total - sum(r.size for r in whole)
+    return [piece for r in found for piece in _cut(r, 1 if r in whole else int(r.size / size * left + 0.5))]
 
 
 def _cut(whole: Range, parts: int) -> list[Range]:

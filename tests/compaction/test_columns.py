@@ -52,6 +52,7 @@ def expected(records: list[tuple[int, bytes, int, bytes | None]]) -> dict[bytes,
 @pytest.mark.kip("K280-08", "K280-19", "C-19")
 @settings(max_examples=60, deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_batches_and_records_in_any_order_give_the_same_table(data: st.DataObject) -> None:
     """Whether folded as batches, put one by one, packed, rewritten or spilled in between."""
     chance = random.Random(data.draw(st.integers(0, 10**6)))

@@ -32,7 +32,7 @@ def send(kafka: KafkaUnderTest, topic: str, *records: Sent, timestamps: list[int
         for number, (key, value, version) in enumerate(records):
             headers = None if version is None else [("other", b"x"), ("v", encode_version(version))]
             producer.produce(topic, value, key, headers=headers, timestamp=timestamps[number] if timestamps else 0)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
 
 
 def compactor(kafka: KafkaUnderTest, topic: str, **options: object) -> TopicCompactor:
@@ -293,7 +293,7 @@ def test_follow_goes_on_until_it_is_stopped(cleaning_kafka: KafkaUnderTest, topi
             assert {value for _, value in view.load().items()} == {b"high"}
             assert view.counts.copies == 30
         stop.set()
-        thread.join(60)
+        thread.join(120)
     assert reports[0].appends == 30
 
 
@@ -301,10 +301,10 @@ def test_an_unmanaged_topic_is_refused(cleaning_kafka: KafkaUnderTest, topic_nam
     """A compactor does not adopt what it was only asked to compact; a plan works all the same."""
     kafka = cleaning_kafka
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
     producer = Producer(kafka.client_config())
     producer.produce(topic_name, "v", "k")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     options = {"compaction.strategy": "timestamp"}
 
     with TopicCompactor({**kafka.client_config(), **options}, topic_name) as it:

@@ -29,7 +29,7 @@ def test_a_delta_table_is_the_views_table(kafka: KafkaUnderTest, topic_name: str
                 value = None if chance.random() < 0.2 else f"{part}-{i}"
                 version = [("v", encode_version(chance.randrange(30)))]
                 producer.produce(topic_name, value, f"k{chance.randrange(40)}", headers=version)
-            assert producer.flush(20) == 0
+            assert producer.flush(120) == 0
         if part == 0:
             admin.expand(topic_name, 2)
     with CompactedView(kafka.client_config(), topic_name) as view:

@@ -73,8 +73,8 @@ def write(kafka: KafkaUnderTest, history: History, writer: int, count: int, seed
             producer.produce(history.topic, value, key, headers=headers, timestamp=timestamp)
             history.sent.setdefault(key, []).append((version, number, value))
             if chance.random() < 0.05:
-                producer.flush(30)
-        assert producer.flush(60) == 0
+                producer.flush(120)
+        assert producer.flush(120) == 0
 
 
 def compactor(kafka: KafkaUnderTest, history: History, state: Path) -> TopicCompactor:

@@ -33,7 +33,7 @@ def send(kafka: KafkaUnderTest, topic: str, key: bytes | str, value: bytes | str
     with OrderedProducer(kafka.client_config()) as producer:
         headers = None if version is None else [("v", encode_version(version))]
         producer.produce(topic, value, key, headers=headers)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
 
 
 @pytest.mark.kip("K280-04", "K280-05", "K280-06", "K280-03")
@@ -148,10 +148,10 @@ def test_a_wrong_call_is_one_typed_error(
 ) -> None:
     """With its exit code, and the topic as it was."""
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 1, config=HELD)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 1, config=HELD)])[topic_name].result(120)
     producer = Producer(kafka.client_config())
     producer.produce(topic_name, "v", "k")
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
     failed = keyorder(kafka, command, topic_name, *words)
 

@@ -75,6 +75,7 @@ def rows(draw: Any) -> list[dict[str, Any]]:
 @pytest.mark.kip("K280-08", "K280-12", "K280-13", "K280-16", "C-19")
 @settings(max_examples=300, deadline=None)
 @given(rows(), st.sampled_from(STRATEGIES), st.integers(0, 3), st.booleans(), st.sampled_from(list(HASHES)))
+@pytest.mark.slow
 def test_columns_are_folded_as_records_are(
     records: list[dict[str, Any]], strategy: Strategy, skipped: int, managed: bool, hash_name: str
 ) -> None:
@@ -126,7 +127,7 @@ def test_a_topic_read_by_columns_is_the_topic(
                 headers = [("v", header)] if chance.random() < 0.8 else None
                 value = None if chance.random() < 0.2 else f"{i}"
                 producer.produce(topic_name, value, f"k{chance.randrange(30)}", headers=headers, **place)
-            assert producer.flush(30) == 0
+            assert producer.flush(120) == 0
 
     for count in (3, 1, 2):
         send(150)

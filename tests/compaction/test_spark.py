@@ -150,7 +150,7 @@ def test_a_stream_emits_what_supersedes(spark: SparkSession, tmp_path: Path) -> 
                 .trigger(availableNow=True)
                 .start()
             )
-            query.awaitTermination(120)
+            query.awaitTermination(600)
             assert query.exception() is None
     finally:
         spark.conf.set(provider, before)
@@ -183,7 +183,7 @@ def test_a_real_topic_gives_the_views_table(
                 value = None if chance.random() < 0.2 else f"{count}-{i}"
                 version = [("v", encode_version(chance.randrange(9)))]
                 producer.produce(topic_name, value, f"k{chance.randrange(20)}", headers=version)
-            assert producer.flush(20) == 0
+            assert producer.flush(120) == 0
         (admin.expand if count > 1 else admin.shrink)(topic_name, count)
     with CompactedView(kafka.client_config(), topic_name) as view:
         expected = dict(view.load().items())
@@ -229,7 +229,7 @@ def test_from_topic_to_topic(spark: SparkSession, kafka: KafkaUnderTest, topic_n
                     value = None if chance.random() < 0.2 else f"{part}-{i}"
                     version = [("v", encode_version(chance.randrange(9)))]
                     producer.produce(topic_name, value, f"k{chance.randrange(15)}", headers=version)
-                assert producer.flush(20) == 0
+                assert producer.flush(120) == 0
             query = (
                 compact(spark, kafka.client_config(), topic_name, streaming=True)
                 .select("key", "value")
@@ -239,7 +239,7 @@ def test_from_topic_to_topic(spark: SparkSession, kafka: KafkaUnderTest, topic_n
                 .trigger(availableNow=True)
                 .start()
             )
-            query.awaitTermination(120)
+            query.awaitTermination(600)
             assert query.exception() is None
             if part == 0:
                 admin.expand(topic_name, 2)
@@ -263,14 +263,14 @@ def test_a_topic_without_a_timeline_and_an_empty_one(
 ) -> None:
     """By the strategy of the call; an empty topic gives no rows; a missing one is named."""
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 3)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 3)])[topic_name].result(120)
     strategy = Strategy(StrategyKind.HEADER, "v")
     assert compact(spark, kafka.client_config(), topic_name, strategy=strategy).collect() == []
     producer = Producer(kafka.client_config())
     for i in range(90):
         producer.produce(topic_name, f"{i}", f"k{i % 10}", headers=[("v", encode_version(-i))], partition=i % 3)
     producer.produce(topic_name, "no key")
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     found = compact(spark, kafka.client_config(), topic_name, strategy=strategy)
     assert {bytes(r["key"]): bytes(r["value"]) for r in found.collect()} == {b"k%d" % i: b"%d" % i for i in range(10)}
     with pytest.raises(TopicNotFoundError):
@@ -280,11 +280,11 @@ def test_a_topic_without_a_timeline_and_an_empty_one(
 def test_a_task_of_little_memory_gives_what_it_has(kafka: KafkaUnderTest, topic_name: str) -> None:
     """In parts, each key's highest version among them; without one the same in a single row for each key."""
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
     producer = Producer(kafka.client_config())
     for i in range(3000):
         producer.produce(topic_name, f"{i}", f"k{i % 100}", headers=[("v", encode_version(-i))])
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     timeline = Timeline(topic_name, "id", "", 1, (Epoch(0, 1),))
     config = {**kafka.client_config(), "fetch.message.max.bytes": 4000, "queued.max.messages.kbytes": 1}
     for memory, most in ((10**9, 100), (0, 3000)):

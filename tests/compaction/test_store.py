@@ -15,6 +15,8 @@ from keyorder.compaction.strategy import ABSENT
 from keyorder.compaction.versions import Entry, Last, Version
 from keyorder.partitioner.errors import ConfigError
 
+# Such as sqlite3's of Python 3.12 about what is an error in 3.14.
+pytestmark = pytest.mark.filterwarnings("error::DeprecationWarning")
 RECORDS = st.lists(
     st.tuples(
         st.sampled_from([b"a", b"b", b"c", b"\x00\xff", b""]),
@@ -49,6 +51,7 @@ def dumb(put: list[tuple[bytes, Version]]) -> dict[bytes, Entry]:
 @settings(max_examples=80, deadline=None)
 @given(RECORDS, st.randoms(use_true_random=False), st.sampled_from([1, 2000, 10**9]), st.sampled_from([0, 2, 10**9]))
 @pytest.mark.parametrize("numba", [True, False])
+@pytest.mark.slow
 def test_any_order_and_any_memory_give_the_same_table(
     numba: bool,
     records: list,  # type: ignore[type-arg]

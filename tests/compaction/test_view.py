@@ -29,12 +29,12 @@ def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str | None, int
     with OrderedProducer(kafka.client_config()) as producer:
         for key, value, number in records:
             producer.produce(topic, value, key, headers=version(number))
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
 
 
 def eventually(check: Callable[[], bool]) -> None:
     """Wait until it holds."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -123,13 +123,13 @@ def test_the_default_strategy_across_a_move(kafka: KafkaUnderTest, topic_name: s
 def test_a_topic_without_a_timeline(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Written by a stock producer, read by an option's strategy; partitions that are added later are found."""
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 2)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 2)])[topic_name].result(120)
     producer = Producer(kafka.client_config())
     for i in range(50):
         producer.produce(topic_name, f"v{i}", f"k{i % 10}", headers=version(i))
         producer.produce(topic_name, f"low{i}", f"k{i % 10}", headers=version(-i))
     producer.produce(topic_name, "no key")
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
     options = {"compaction.strategy": "header", "compaction.strategy.header": "v"}
     with CompactedView({**kafka.client_config(), **options}, topic_name) as view:
@@ -145,7 +145,7 @@ def test_headers_that_are_no_versions(kafka: KafkaUnderTest, topic_name: str) ->
         producer.produce(topic_name, "versioned", "a", headers=version(-5), timestamp=1_000)
         producer.produce(topic_name, "short", "a", headers=[("v", b"12")], timestamp=3_000)
         producer.produce(topic_name, "bare", "a", timestamp=2_000)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
 
     with CompactedView(kafka.client_config(), topic_name) as view:
         assert view.load().get("a") == b"versioned"

@@ -41,10 +41,10 @@ def grown(kafka: KafkaUnderTest, topic: str) -> TopicAdmin:
     with OrderedProducer({**kafka.client_config(), "linger.ms": 1}) as producer:
         for n in range(120):
             if n == 60:
-                assert producer.flush(30) == 0
+                assert producer.flush(120) == 0
                 admin.expand(topic, 4)
             producer.produce(topic, b"%d" % (n // 20), b"k%d" % (n % 20))
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     return admin
 
 
@@ -115,7 +115,7 @@ def test_a_managed_topic_made_again_stops_the_query(kafka: KafkaUnderTest, topic
     driver = QueryDriver(options(kafka, subscribe=topic_name, failOnDataLoss="false"))
     start = driver.initial()
     raw = kafka.admin()
-    raw.delete_topics([topic_name])[topic_name].result(20)
+    raw.delete_topics([topic_name])[topic_name].result(120)
     create(kafka, topic_name, 4)
 
     with pytest.raises(IdentityMismatchError, match="adopt"):
@@ -123,6 +123,26 @@ def test_a_managed_topic_made_again_stops_the_query(kafka: KafkaUnderTest, topic
     driver.close()
 
 
+@pytest.mark.scala("KafkaMicroBatchSourceSuite", "compositeReadLimit")
+def test_few_records_wait_and_many_are_cut(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """minOffsetsPerTrigger and maxOffsetsPerTrigger together: what is left over waits for the least number, too."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, None, b"x")] * 8)
+    limits = {"minOffsetsPerTrigger": "4", "maxOffsetsPerTrigger": "6", "maxTriggerDelay": "1h"}
+    driver = QueryDriver(options(kafka, subscribe=topic_name, **limits))
+    first = driver.latest({}, limited=True)
+    waiting = driver.latest(first, limited=True)
+    send(kafka, topic_name, [(0, None, b"x")] * 6)
+    cut = driver.latest(first, limited=True)
+
+    assert [o[topic_name, 0] for o in (first, waiting, cut)] == [6, 6, 12]
+    driver.close()
+
+
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "minOffsetsPerTrigger",
+)
 def test_few_records_wait_for_more_or_for_the_delay(kafka: KafkaUnderTest, topic_name: str) -> None:
     """minOffsetsPerTrigger: the first batch comes at once, then only with enough; maxTriggerDelay ends the wait."""
     create(kafka, topic_name, 1)

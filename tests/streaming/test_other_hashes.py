@@ -32,7 +32,7 @@ def test_source_and_sink_go_by_the_topics_hash(
     for number in range(3):
         for key in KEYS:
             stock.produce(topic_name, str(number), key)
-    assert stock.flush(20) == 0
+    assert stock.flush(120) == 0
     admin = TopicAdmin(kafka.client_config())
     assert admin.adopt(topic_name).layout == Layout(2, 2, "crc32")
 
@@ -59,7 +59,7 @@ def test_source_and_sink_go_by_the_topics_hash(
     options = {"subscribe": topic_name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "50"}
     stream = reading(session, kafka, "keyorder", options, stream=True)
     query = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-    assert query.start().awaitTermination(180)
+    assert query.start().awaitTermination(600)
     read: dict[bytes, list[int]] = {}
     for batch in seen:
         for key, number in batch:

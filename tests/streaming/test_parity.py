@@ -34,7 +34,7 @@ def source(spark: Any, kafka: KafkaUnderTest) -> Iterator[Any]:
         value = None if n % 11 == 0 else f"v{n}".encode()
         headers: Any = [("a", b"1"), ("a", None), ("b", b"")] if n % 3 == 0 else None
         producer.produce(TOPIC, value, key, n % 3, timestamp=T0 + n * 1000, headers=headers)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return spark
 
 
@@ -63,6 +63,15 @@ BATCHES: dict[str, dict[str, str]] = {
 }
 
 
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "get offsets from case insensitive parameters",
+)
+@pytest.mark.scala(
+    "KafkaRelationSuite",
+    "default starting and ending offsets",
+    "default starting and ending offsets with headers",
+)
 @pytest.mark.parametrize("name", BATCHES)
 def test_batch_reads_have_the_same_rows_and_schema(source: Any, kafka: KafkaUnderTest, name: str) -> None:
     """Every way to say where a batch query starts and ends."""
@@ -129,6 +138,14 @@ ERRORS: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "unsupported kafka configs",
+)
+@pytest.mark.scala(
+    "KafkaRelationSuite",
+    "bad batch query options",
+)
 @pytest.mark.parametrize("name", ERRORS)
 def test_wrong_options_are_refused_in_the_same_words(source: Any, kafka: KafkaUnderTest, name: str) -> None:
     """Both sources refuse, and say the same of it."""
@@ -149,6 +166,10 @@ STREAMS: dict[str, dict[str, str]] = {
 }
 
 
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "SPARK-27494: read kafka record containing null key/values.",
+)
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_have_the_same_batches(source: Any, kafka: KafkaUnderTest, tmp_path: Path, name: str) -> None:
     """Rows and end offsets of every micro-batch, with Trigger.AvailableNow."""
@@ -179,7 +200,7 @@ def test_a_stock_growth_and_restarts(source: Any, kafka: KafkaUnderTest, tmp_pat
 
         def grow(topic: str = topic) -> None:
             admin = kafka.admin()
-            admin.create_partitions([NewPartitions(topic, 10)])[topic].result(20)
+            admin.create_partitions([NewPartitions(topic, 10)])[topic].result(120)
             wait_for_partitions(admin, topic, 10, kafka.bootstrap_servers)
             send(kafka, topic, [(p, None, b"new") for p in range(10)])
 
@@ -192,6 +213,11 @@ def test_a_stock_growth_and_restarts(source: Any, kafka: KafkaUnderTest, tmp_pat
     assert ends[1] == ends[0]
 
 
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "read Kafka transactional messages: read_committed",
+    "read Kafka transactional messages: read_uncommitted",
+)
 def test_transactions(source: Any, kafka: KafkaUnderTest, tmp_path: Path) -> None:
     """Aborted records are left out with read_committed and are there by default; gaps of markers are no loss."""
     create(kafka, "transactions", 1)
@@ -201,7 +227,7 @@ def test_transactions(source: Any, kafka: KafkaUnderTest, tmp_path: Path) -> Non
         producer.begin_transaction()
         for n in range(count):
             producer.produce("transactions", f"{commit}-{n}".encode(), partition=0)
-        producer.flush(30)  # an abort would throw away what was not sent yet
+        producer.flush(120)  # an abort would throw away what was not sent yet
         producer.commit_transaction() if commit else producer.abort_transaction()
     for level, most in (("read_committed", "5"), ("read_uncommitted", "50")):
         options = {"subscribe": "transactions", "kafka.isolation.level": level, "startingOffsets": "earliest"}
@@ -226,7 +252,7 @@ def test_records_deleted_beneath_a_query(source: Any, kafka: KafkaUnderTest, tmp
             places = [TopicPartition(topic, p, 15) for p in range(2)]
             admin = kafka.admin()
             for future in admin.delete_records(places).values():
-                future.result(20)
+                future.result(120)
 
         options = {"subscribe": topic, "startingOffsets": "earliest", "failOnDataLoss": strict}
         try:
@@ -239,6 +265,10 @@ def test_records_deleted_beneath_a_query(source: Any, kafka: KafkaUnderTest, tmp
     assert (results[0] == "lost") == (strict == "true")
 
 
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "subscribe topic by pattern with topic recreation between batches",
+)
 @pytest.mark.parametrize("strict", ["true", "false"])
 def test_a_topic_made_again(source: Any, kafka: KafkaUnderTest, tmp_path: Path, strict: str) -> None:
     """Shorter than what was read: an error, or with failOnDataLoss=false the query goes on with what comes."""
@@ -250,7 +280,7 @@ def test_a_topic_made_again(source: Any, kafka: KafkaUnderTest, tmp_path: Path, 
 
         def again(topic: str = topic) -> None:
             admin = kafka.admin()
-            admin.delete_topics([topic])[topic].result(20)
+            admin.delete_topics([topic])[topic].result(120)
             create(kafka, topic, 3)
             send(kafka, topic, [(n % 3, None, b"b") for n in range(6)])
 

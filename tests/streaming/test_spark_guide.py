@@ -33,7 +33,7 @@ def run_blocks(page: str, spark: Any, kafka: KafkaUnderTest, topic: str) -> dict
     with OrderedProducer(kafka.client_config()) as producer:
         for n in range(20):
             producer.produce(topic, b"%d" % n, b"k%d" % (n % 3))
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     names: dict[str, Any] = {"spark": spark}
     for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL):
         code = block.replace("localhost:9092", kafka.bootstrap_servers).replace('"orders"', f'"{topic}"')
@@ -55,7 +55,7 @@ def test_the_cluster_pages_stateful_query_runs(
     """It has all rows of each key in one go; numbers of three keys in turns are not consecutive, and it says so."""
     names = run_blocks("spark-cluster.md", spark, kafka, topic_name)
     query = names["checked"].writeStream.format("memory").queryName("checked").trigger(availableNow=True)
-    assert query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(120)
+    assert query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(600)
 
     found = {row.key: (row.rows, row.wrong) for row in spark.table("checked").collect()}
     assert found == {"k0": (7, 6), "k1": (7, 7), "k2": (6, 6)}

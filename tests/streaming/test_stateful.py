@@ -61,7 +61,7 @@ class Query:
 
     def finish(self) -> None:
         """Read all that is there."""
-        assert self.start(availableNow=True).awaitTermination(200)
+        assert self.start(availableNow=True).awaitTermination(600)
 
     @property
     def rows(self) -> int:
@@ -83,7 +83,7 @@ def test_state_sees_each_key_in_order_through_growth_shrink_and_a_restart(
     def send(turn: int) -> None:
         for number in range(turn * ROUND, (turn + 1) * ROUND):
             producer.produce(topic_name, str(number // KEYS), f"k{number % KEYS}")
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
 
     send(0)
     ours = Query(spark, kafka, "keyorder", topic_name, tmp_path / "ours")

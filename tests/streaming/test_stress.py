@@ -94,7 +94,7 @@ class Stress:
 
     def catch_up(self) -> None:
         """Everything that was sent has been read."""
-        assert self.producer.flush(60) == 0
+        assert self.producer.flush(120) == 0
         self.query.processAllAvailable()
 
     def faults(self) -> dict[str, int]:
@@ -117,6 +117,14 @@ class Stress:
         }
 
 
+@pytest.mark.scala(
+    "KafkaDontFailOnDataLossSuite",
+    "stress test for failOnDataLoss=false",
+)
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "stress test with multiple topics and partitions",
+)
 @pytest.mark.timeout(180 + 20 * STEPS)
 def test_random_steps(spark: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """Nothing lost, doubled or out of order, whatever happened beneath the query."""

@@ -16,7 +16,7 @@ from support.groups import QUICK
 
 
 def test_a_damaged_timeline_of_another_topic_takes_nothing_with_it(kafka: KafkaUnderTest, topic_name: str) -> None:
-    """What was read in the same turn is not lost, and whoever asks for the damaged one hears of it, until it is mended."""
+    """What was read in the same turn is not lost, and whoever asks for the damaged one hears of it, until it is fixed."""
     admin, cluster = TopicAdmin(kafka.client_config()), kafka.admin()
     names = (f"{topic_name}-{number}" for number in itertools.count())
     other = next(name for name in names if timeline_slot(name) == timeline_slot(topic_name))

@@ -24,6 +24,11 @@ def fewer_records(kafka: KafkaUnderTest, topic: str) -> None:
     send(kafka, topic, [(n % 5, None, b"new") for n in range(10)])
 
 
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "Query with Trigger.AvailableNow should throw error when topic partitions got unavailable during subsequent batches",
+    "Query with Trigger.AvailableNow should throw error when offset(s) in planned topic partitions got unavailable during subsequent batches",  # noqa: E501
+)
 @pytest.mark.parametrize("vanish", [delete, fewer_partitions, fewer_records])
 @pytest.mark.parametrize("form", ["kafka", "keyorder"])
 def test_what_vanishes_stops_the_query(
@@ -51,7 +56,7 @@ def test_what_vanishes_stops_the_query(
     stream = reading(spark, kafka, form, options, stream=True).writeStream.foreachBatch(take)
     query = stream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     with pytest.raises(Exception, match=r"AvailableNow|does not exist|not exist|UnknownTopicOrPartition"):
-        query.awaitTermination(240)
+        query.awaitTermination(600)
 
     if form == "keyorder":  # theirs sees records that are fewer a batch later, now and then
         assert [row[1] for rows in batches.values() for row in rows] == [b"old"] * 5

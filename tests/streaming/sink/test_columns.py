@@ -78,7 +78,14 @@ def test_a_partition_column_needs_the_option_that_allows_it() -> None:
         ({**BASE, "topic": " "}, "topic: it is blank"),
         ({**BASE, "keyorder.sink.version.header": ""}, "keyorder.sink.version.header: it is blank"),
         ({**BASE, "keyorder.sink.exactly.once": "maybe"}, "neither true nor false"),
-        ({**BASE, "keyorder.sink.typo": "1"}, "the sink has no such option"),
+        ({**BASE, "keyorder.sink.typo": "1"}, "keyorder.sink.typo: there is no such option"),
+        ({**BASE, "topics": "t"}, "topics: there is no such option; did you mean topic?"),
+        (
+            {**BASE, "kafka.linger.mss": "5"},
+            "kafka.linger.mss: there is no such setting; did you mean kafka.linger.ms?",
+        ),
+        ({**BASE, "kafka.linger.ms": "soon"}, "kafka.linger.ms"),
+        ({**BASE, "kafka.buffer.memory": "much"}, "kafka.buffer.memory: 'much' is no whole number"),
         ({**BASE, "kafka.key.serializer": "x"}, "kafka.key.serializer: it is not supported"),
         ({**BASE, "kafka.partitioner.class": "com.example.Mine"}, "kafka.partitioner.class"),
         ({**BASE, "kafka.transactional.id": "x"}, "kafka.transactional.id"),
@@ -93,7 +100,8 @@ def test_options_that_cannot_be_are_refused_with_their_name(options: dict[str, s
 def test_a_weaker_promise_than_the_sinks_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Options of a job that wrote with Spark's own sink: rows are acknowledged by all replicas here, and none is doubled."""
     weaker = {"kafka.acks": "1", "kafka.enable.idempotence": "false", "kafka.partition.assignment.strategy": "x"}
-    options = sink_options({**BASE, **weaker, "kafka.compression.zstd.level": "3"})
+    levels = {"kafka.compression.zstd.level": "3", "kafka.compression.gzip.level": "9"}
+    options = sink_options({**BASE, **weaker, **levels, "kafka.compression.type": "zstd"})
 
     assert "acks" not in options.client
     assert "enable.idempotence" not in options.client

@@ -30,7 +30,7 @@ def test_an_idle_producer_leaves(kafka: KafkaUnderTest, topic_name: str) -> None
     busy, _ = warm.producer({**config, "client.id": "busy"})
     producer, _ = warm.producer(config)
     producer.produce(topic_name, "v", "k")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     warm.done(config)
     assert warm.producer(config) == (producer, False)
     warm.done(config)
@@ -44,12 +44,13 @@ def test_an_idle_producer_leaves(kafka: KafkaUnderTest, topic_name: str) -> None
 
 
 WORKER = """
-import json, sys
+import json, signal, sys
+signal.signal(int(sys.argv[3]), signal.SIG_DFL)  # whoever runs this may ignore it, as nohup does
 from keyorder.streaming.sink.warm import WARM
 
 producer, _ = WARM.producer(json.loads(sys.argv[1]))
 producer.produce(sys.argv[2], "v", "k")
-assert producer.flush(30) == 0
+assert producer.flush(120) == 0
 WARM.done(json.loads(sys.argv[1]))
 print("written", flush=True)
 sys.stdin.read()
@@ -60,10 +61,10 @@ sys.stdin.read()
 def test_a_worker_that_is_ended_leaves_first(kafka: KafkaUnderTest, topic_name: str, number: signal.Signals) -> None:
     """As Spark ends its workers: by a signal, which still ends it."""
     TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
-    words = [sys.executable, "-c", WORKER, json.dumps(kafka.client_config()), topic_name]
+    words = [sys.executable, "-c", WORKER, json.dumps(kafka.client_config()), topic_name, str(int(number))]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "written\n"
         worker.send_signal(number)
-        assert worker.wait(60) == -number
+        assert worker.wait(120) == -number
     assert expelled(kafka, topic_name) == []

@@ -1,0 +1,54 @@
+"""Options as they were given, read as numbers, durations and the like. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ...partitioner.errors import ConfigError
+
+_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
+_UNITS = {None: 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Given:
+    """Names are taken in any case, as Spark takes them. Each reader raises ConfigError with the name of its option."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+
+    def names(self) -> Iterable[str]:
+        return self._options
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def text(self, name: str) -> str | None:
+        return self._options.get(name.lower())
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = (self.text(name) or str(default)).strip().lower()
+        if text not in ("true", "false"):
+            raise ConfigError(name, f"{self.text(name)!r} is neither true nor false", "write true or false")
+        return text == "true"
+
+    def count(self, name: str, least: int = 1) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        number = int(text) if re.fullmatch(r"\s*-?\d+\s*", text) else least - 1
+        if number < least:
+            word = "positive" if least else "a number from 0 up"
+            raise ConfigError(name, f"{name} must be {word}, not {text!r}", "mend it")
+        return number
+
+    def count_or(self, name: str, default: int, least: int = 0) -> int:
+        found = self.count(name, least)
+        return default if found is None else found
+
+    def duration(self, name: str, default: float) -> float:
+        text = self.text(name)
+        match = _DURATION.fullmatch(text) if text is not None else None
+        if text is not None and match is None:
+            raise ConfigError(name, f"{text!r} is not a duration", "write a number with ms, s, m, h or d, such as 15m")
+        return default if match is None else int(match[1]) * _UNITS[match[2]]
