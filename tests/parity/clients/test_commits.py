@@ -23,7 +23,7 @@ class Client:
         producer = Producer(kafka.client_config())
         for i in range(3):
             producer.produce(topic, str(i), partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         self.topic, self.told = topic, list[Any]()
         config = group_config(kafka, topic, enable_auto_commit=False, max_poll_records=1)
         del config["max.poll.records"]
@@ -33,7 +33,7 @@ class Client:
         self.consumer.pause([TopicPartition(topic, p) for p in (0, 1)])
 
     def until(self, done: Callable[[], bool]) -> None:
-        deadline = clock.now() + 60
+        deadline = clock.now() + 180
         while not done():
             assert clock.now() < deadline
 
@@ -95,3 +95,13 @@ def test_metadata_is_the_applications_alone(client: Client) -> None:
     client.consumer.commit(offsets=[TopicPartition(client.topic, 0, 2)], asynchronous=False)
     (found,) = client.consumer.committed([place], 20)
     assert (found.offset, found.metadata) == (2, None)
+
+
+@BOTH
+def test_on_commit_hears_of_no_synchronous_commit(client: Client) -> None:
+    """Its caller has the result; what is asynchronous behind it is told, alone."""
+    client.told.clear()
+    client.consumer.commit(asynchronous=False)
+    client.consumer.commit(offsets=[TopicPartition(client.topic, 0, 2)], asynchronous=True)
+    client.until(lambda: client.consumer.poll(0.1) is None and bool(client.told))
+    assert [[(p.partition, p.offset) for p in places] for _, places in client.told] == [[(0, 2)]]

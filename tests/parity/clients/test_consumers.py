@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
     Consumer,
     KafkaError,
     KafkaException,
@@ -30,7 +32,7 @@ def topic(kafka: KafkaUnderTest, topic_name: str) -> str:
     return topic_name
 
 
-def first(consumer: Any, timeout: float = 60.0) -> Message:
+def first(consumer: Any, timeout: float = 120.0) -> Message:
     deadline = time.monotonic() + timeout
     while True:
         assert time.monotonic() < deadline
@@ -54,7 +56,7 @@ def test_offsets_that_are_given_need_no_reset(
     else:
         consumer.subscribe([topic], on_assign=lambda c, _: c.assign(places))
     if offset == OFFSET_END:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while consumer.position([TopicPartition(topic, 0)])[0].offset < 0 and kind is OrderedConsumer:
             assert time.monotonic() < deadline
             assert consumer.poll(0.1) is None
@@ -71,7 +73,7 @@ def test_an_end_of_a_partition_is_no_position(kafka: KafkaUnderTest, kind: Any, 
     config = group_config(kafka, topic, enable_partition_eof=True, enable_auto_offset_store=what == "commit")
     consumer = kind(config)
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         assert time.monotonic() < deadline
         message = consumer.poll(0.2)
@@ -80,6 +82,8 @@ def test_an_end_of_a_partition_is_no_position(kafka: KafkaUnderTest, kind: Any, 
     with pytest.raises(KafkaException) as raised:
         getattr(consumer, what)(message)
     assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+    with pytest.raises(KafkaException):
+        getattr(consumer, what)(Message(error=KafkaError(KafkaError._TRANSPORT, "no place")))
     consumer.close()
 
 
@@ -121,7 +125,7 @@ def test_a_member_that_was_away_for_too_long_hears_of_it_by_on_revoke(
     consumer.subscribe([topic], on_revoke=lambda _, places: revoked.extend(p.partition for p in places))
     first(consumer)
     time.sleep(8)  # what is tested is time that passes
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not revoked:
         assert time.monotonic() < deadline
         consumer.poll(0.2)
@@ -146,4 +150,54 @@ def test_changes_of_an_assignment_that_make_no_sense(kafka: KafkaUnderTest, kind
             call()
         codes.append(raised.value.args[0].code())
     assert codes == [KafkaError._CONFLICT, KafkaError._INVALID_ARG, KafkaError._STATE]
+    consumer.close()
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["on_revoke", "on_commit"])
+def test_what_a_callback_raises_goes_out_of_close(kafka: KafkaUnderTest, kind: Any, topic: str, name: str) -> None:
+    """Once, and the consumer is closed."""
+    heard: list[str] = []
+
+    def raises(*_: Any) -> None:
+        heard.append(name)
+        raise ValueError(name)
+
+    settings = {"on_commit": raises, "auto.commit.interval.ms": 600_000} if name == "on_commit" else {}
+    consumer = kind({**group_config(kafka, topic), **settings})
+    consumer.subscribe([topic], **({} if settings else {"on_revoke": raises}))
+    first(consumer)
+    with pytest.raises(ValueError, match=name):
+        consumer.close()
+    consumer.close()
+    assert heard == [name]
+
+
+@BOTH
+def test_no_commit_interval_leaves_the_commit_to_close(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
+    """`auto.commit.interval.ms=0`: nothing is committed before."""
+    place = TopicPartition(topic, 0)
+    consumer = kind({**group_config(kafka, topic), "auto.commit.interval.ms": 0})
+    consumer.subscribe([topic])
+    first(consumer)
+    consumer.poll(0.5)
+    consumer.poll(0.5)
+    assert consumer.committed([place], timeout=120)[0].offset in (OFFSET_INVALID, 0)  # 0: the initial commit
+    consumer.close()
+    after = kind(group_config(kafka, topic))
+    assert after.committed([place], timeout=120)[0].offset == 3
+    after.close()
+
+
+@BOTH
+def test_a_seek_to_the_stored_offset_is_refused(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
+    """It names no place to go on from. The client library's own consumer stands still then; ours goes on."""
+    consumer = kind(group_config(kafka, topic))
+    consumer.subscribe([topic])
+    assert first(consumer).offset() == 0
+    with pytest.raises(KafkaException) as raised:
+        consumer.seek(TopicPartition(topic, 0, OFFSET_STORED))
+    assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+    if kind is OrderedConsumer:
+        assert first(consumer).offset() == 1
     consumer.close()

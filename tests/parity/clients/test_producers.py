@@ -35,7 +35,7 @@ def test_settings_are_given_in_every_way(kafka: KafkaUnderTest, kind: Any, topic
     logger = logging.getLogger("parity")
     for producer in (kind(conf), kind(**conf), kind(conf, logger=logger), kind(logger=logger, **conf)):
         producer.produce(topic, b"v", b"k")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         producer.close()
     with pytest.raises(TypeError):
         kind()
@@ -55,7 +55,7 @@ def test_a_callback_among_the_settings_hears_of_records_without_one(
             producer.produce(topic, b"v", b"k", on_delivery=lambda error, _: own.append(error))
         else:
             producer.produce(topic, b"v", b"k")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     producer.close()
     assert (general, own) == (([], [None] * 3) if per_record else ([None] * 3, []))
 
@@ -66,11 +66,11 @@ def test_only_errors_are_reported_where_that_is_asked_for(kafka: KafkaUnderTest,
     told: list[KafkaError | None] = []
     producer = kind({**kafka.client_config(), "delivery.report.only.error": True, "linger.ms": 200})
     producer.produce(topic, b"v", b"k", on_delivery=lambda error, _: told.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assert told == []
     producer.produce(topic, b"v", b"k", on_delivery=lambda error, _: told.append(error))
     producer.purge()
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     producer.close()
     assert [error.code() for error in told if error is not None] == [KafkaError._PURGE_QUEUE]
 
@@ -84,7 +84,7 @@ def test_long_delivery_timeouts_are_taken(
     """The library's own default of five minutes too."""
     producer = kind({**kafka.client_config(), name: milliseconds})
     producer.produce(topic, b"v", b"k")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     producer.close()
 
 
