@@ -1,8 +1,8 @@
 """Many live writers in one process: real writer sessions with leases of their own, driven by one thread on shared clients.
 
-A session of its own has two clients with some threads each; a thousand of them would measure the scheduler. Here every
-session runs the product's own code turn by turn, on the records that one reader hands to all; what it writes goes through
-one producer. Each has its lease, is called at the roll, holds, says READY. None sends data.
+A session of its own has a thread; a thousand of them would measure the scheduler. Here every session runs the product's own
+code turn by turn, on the records that one reader hands to all; what it writes goes through the link's one producer. Each has
+its lease, is called at the roll, holds, says READY. None sends data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from keyorder.connector.config import connection_of, producer_settings
 from keyorder.connector.control.control_reader import ControlMessage, ControlReader, Look
 from keyorder.connector.control.control_topics import Slot, all_writer_slots, timeline_slot
 from keyorder.connector.interruptible import Event
-from keyorder.connector.producing.writer_session import WriterSession, control_producer
+from keyorder.connector.link import ClusterLink
+from keyorder.connector.log_offsets import LogOffsets
+from keyorder.connector.producing.writer_session import ControlWriting, WriterSession
 from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.lease import Standing
 
@@ -27,12 +29,31 @@ _IDLE, _BUSY = 0.5, 0.02
 
 
 class _Share:
-    """A session's view of the common reader: what was handed to it, and what it looks for."""
+    """A session's view of the common clients: what was handed to it, and what it looks for."""
 
-    def __init__(self, reader: ControlReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: ControlReader, link: ClusterLink) -> None:
+        self._reader, self._link = reader, link
         self.queue: deque[ControlMessage] = deque()
         self.interested: Callable[[bytes], bool] = lambda key: True
+        self.servers = link.servers
+
+    @property
+    def offsets(self) -> LogOffsets:
+        """The link's."""
+        return self._link.offsets
+
+    @property
+    def writer(self) -> ControlWriting:
+        """The link's."""
+        return self._link.writer
+
+    def subscribe(self, interested: Callable[[bytes], bool]) -> _Share:
+        """Itself."""
+        self.interested = interested
+        return self
+
+    def close(self) -> None:
+        """The common clients stay."""
 
     def add(self, slots: Iterable[Slot]) -> None:
         """Read already."""
@@ -81,8 +102,8 @@ class Crowd:
         self._settings, theirs = producer_settings({**config})
         self._connection = connection_of(theirs)
         self._reader = ControlReader(config)
-        self._control = control_producer(self._connection)
-        self._data = _NoData(self._control)
+        self._link = ClusterLink(self._connection)
+        self._data = _NoData(Producer(self._connection))
         self._sessions: dict[bytes, WriterSession] = {}
         self._shares: dict[WriterSession, _Share] = {}
         self._due: dict[WriterSession, float] = {}
@@ -103,22 +124,22 @@ class Crowd:
         with self._changed:
             self._stopping = True
         self._thread.join(30)
-        self._control.flush(10)
+        for session in self._due:
+            session._await_reports()
         self._reader.close()
+        self._link.close()
 
     def join(self, count: int) -> None:
         """Let so many more writers join."""
         with self._changed:
             for _ in range(count):
-                share = _Share(self._reader)
+                share = _Share(self._reader, self._link)
                 session = WriterSession(
                     self._connection,
                     self._settings,
                     cast(Producer, self._data),
                     threading.Lock(),
-                    lambda: None,
-                    cast(ControlReader, share),
-                    self._control,
+                    share,
                 )
                 session._wanted[self.topic] = Event()
                 if self._timeline is not None:
@@ -164,7 +185,6 @@ class Crowd:
             while not self._stopping:
                 for message in self._reader.poll(_BUSY):
                     self._hand_out(message)
-                self._control.poll(0)
                 with self._changed:
                     self._turns()
                     self._changed.notify_all()

@@ -37,6 +37,7 @@ from .harness.bench import Bench
 from .harness.measure import Figure, Goal, Measure, Result
 from .harness.spread import Spread
 from .load import key_of
+from .reader_growth import rereads, starts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,6 +81,7 @@ class Growth(Measure):
             curves.setdefault("a change of a timeline that folds, by changes made", {})[size] = spread
         self._starts(bench, tens, curves)
         self._changes(bench, tens, partitions, curves)
+        self._readers(bench, curves)
         return self._result(bench, curves)
 
     def _starts(self, bench: Bench, tens: Sequence[int], curves: dict[str, Curve]) -> None:
@@ -161,6 +163,19 @@ class Growth(Measure):
                 curves.setdefault("change, by writers", {})[size] = self._change(bench, topic, lambda: next(turns))  # noqa: B023
                 crowd.leave(size)
 
+    def _readers(self, bench: Bench, curves: dict[str, Curve]) -> None:
+        for size in (1, 20) if bench.quick else (1, 50, 300):
+            bench.say(f"a consumer of {size} topics")
+            ours, theirs = starts(bench, size)
+            curves.setdefault("consumer start, by topics", {})[size] = ours
+            curves.setdefault("stock consumer start, by topics", {})[size] = theirs
+        for size in (10, 40) if bench.quick else (10, 100, 1_000):
+            bench.say(f"a grown topic of {size} partitions")
+            ours, theirs, closed = rereads(bench, size)
+            curves.setdefault("grown topic read again, by partitions", {})[size] = ours
+            curves.setdefault("the same by a stock consumer, by partitions", {})[size] = theirs
+            curves.setdefault("CPU in a second behind closed gates, by partitions", {})[size] = closed
+
     def _change(self, bench: Bench, topic: str, count: Callable[[], int]) -> Spread:
         admin = TopicAdmin(bench.config)
         now = admin.timeline(topic).newest.count
@@ -192,6 +207,11 @@ class Growth(Measure):
         wide, plan = at("planner, by partitions")
         size, start = at("control topics loaded, by epochs and writers")
         _, first = at("first record of a new producer, by epochs and writers")
+        topics, joined = at("consumer start, by topics")
+        _, stock_joined = at("stock consumer start, by topics")
+        read, again = at("grown topic read again, by partitions")
+        _, stock_again = at("the same by a stock consumer, by partitions")
+        _, closed = at("CPU in a second behind closed gates, by partitions")
         return Result(
             data={"records": "timelines and leases", "partitions": max(curves["planner, by partitions"]), "epochs": epochs,
                   "writers": max(curves["change, by writers"])},
@@ -206,6 +226,12 @@ class Growth(Measure):
                 Goal(f"start <= 2 s with {size:,} epochs and {size:,} writers",
                      f"control topics {start:.2f} s, first record acknowledged after {first:.2f} s",
                      start <= 2 and first <= 2),
+                Goal(f"consumer of {topics:,} topics starts in twice the stock one's time",
+                     f"{joined / stock_joined:.2f} times", joined <= 2 * stock_joined),
+                Goal(f"grown topic of {read:,} partitions read again in 1.3 times the stock one's time",
+                     f"{again / stock_again:.2f} times", again <= 1.3 * stock_again),
+                Goal(f"a member behind closed gates takes 5 % of a core at {read:,} partitions",
+                     f"{closed * 100:.1f} %", closed <= 0.05),
             ],
             notes=[
                 "A change's time holds twice keyorder.view.age.ms, here 0.4 s, and the making of partitions.",
