@@ -1,8 +1,10 @@
 """Fixtures and options that every test may use.
 
     kafka           one broker for the whole run: tests share it and take a topic name of their own
+    quick_groups    a broker on which silent members are given up soon, for one file
     kafka3          three brokers for the whole run; a test that kills one starts it again
     kafka_factory   special clusters for one test: kafka_factory(brokers=1, users=..., properties=...)
+    postgres        one PostgreSQL for the whole run: tests take table names of their own
     topic_name      a topic name that no other test has
 
 A test that uses a broker, Spark or PostgreSQL, through whatever fixture, bears the marker `kafka` by itself.
@@ -21,12 +23,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
 from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKafka
+from support.second_look import SecondLook
 
-SERVICE_FIXTURES = {"start_kafka", "spark", "postgres"}
+SERVICE_FIXTURES = {"start_kafka", "spark", "postgres", "judge", "registry"}
 
 # Minutes of kills, second Sparks and real cleaners: `make test-long` runs them, `make test` does not.
 LONG = {
     "tests/streaming/test_spark_cluster.py",
+    "tests/streaming/test_spark_connect.py",
     "tests/streaming/test_notebook.py",
     "tests/streaming/sink/test_chaos.py",
     "tests/streaming/test_stateful.py",
@@ -59,6 +63,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="container image, such as apache/kafka:4.1.2; by default the one built from docker/Dockerfile",
     )
+    group.addoption(
+        "--second-look",
+        action="store_true",
+        help="run up to three tests of brokers that failed beside others again, alone",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,6 +75,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "process_supplier(reason): works on processes of this machine and not on containers"
     )
+    if config.getoption("--second-look") and not hasattr(config, "workerinput"):
+        options = [f"{name}={config.getoption(name)}" for name in ("--kafka-supplier", "--kafka-version")]
+        config.pluginmanager.register(SecondLook(options, config.rootpath))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -113,6 +125,20 @@ def kafka(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[Kafk
     yield from _session_cluster(start_kafka, 1)
 
 
+@pytest.fixture(scope="module")
+def quick_groups(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
+    """A broker on which a silent KIP-848 member is given up as soon as one of the classic protocol."""
+    properties = {
+        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.min.heartbeat.interval.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+    }
+    started = start_kafka(ClusterSpec(1, {}, properties))
+    yield started
+    started.stop()
+
+
 @pytest.fixture(scope="session")
 def kafka3(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
     """Three brokers, shared by all tests of the run."""
@@ -128,6 +154,16 @@ def kafka_factory(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Itera
 
 
 @pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """One PostgreSQL, shared by all tests of the run."""
+    from support.postgres import Postgres
+
+    started = Postgres()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session of two local cores, shared by all tests of the run."""
     from support.spark_session import start_spark
@@ -135,6 +171,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = start_spark(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_query_stays(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails leaves the next one of its Spark no query of its own."""
+    session = request.getfixturevalue("spark") if "spark" in request.fixturenames else None
+    yield
+    for query in session.streams.active if session is not None else ():
+        query.stop()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ MODULES = sorted(
 ALLOWED = {
     "partitioner": {"partitioner"},
     "connector": {"partitioner", "connector"},
-    "streaming": {"partitioner", "connector", "streaming"},
+    "streaming": {"partitioner", "connector", "compaction", "streaming"},
     "compaction": {"partitioner", "connector", "compaction"},
 }
 IMPURE = {
@@ -87,7 +87,7 @@ def test_the_contracts_catch_what_breaks_them(module: str, line: str, tmp_path: 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parent != ROOT], ids=lambda path: path.name)
 def test_arrows_run_one_way(path: Path) -> None:
-    """streaming and compaction stand on connector, connector on partitioner; imports inside functions count too."""
+    """streaming stands on compaction, both on connector, connector on partitioner; imports inside functions count too."""
     folder = path.relative_to(ROOT).parts[0]
     for module, name in _imports(path):
         parts = [*module.split("."), name]
@@ -125,8 +125,12 @@ def test_nothing_imports_the_bare_folder_names() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_module_says_what_it_is_for(path: Path) -> None:
-    """A docstring at its beginning."""
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"
+    """A docstring at its beginning, of at least one sentence."""
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    first = said.partition("\n\n")[0]
+
+    assert first.endswith((".", ":", "?")), f"{path} has no docstring, or none that is a sentence"
+    assert len(first.split()) > 2, f"{path} says {first!r}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
@@ -138,3 +142,26 @@ def test_a_futures_timeout_is_caught_by_its_own_name(path: Path) -> None:
     caught = [node.type for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ExceptHandler) and node.type]
     names = {name.id for kind in caught for name in ast.walk(kind) if isinstance(name, ast.Name)}
     assert "TimeoutError" not in names, "from concurrent.futures import TimeoutError as FutureTimeout"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_nobody_asks_an_admin_client_for_commits(path: Path) -> None:
+    """The client library ends the process there when a coordinator has moved: `connector/group_commits.py` asks otherwise."""
+    names = {
+        node.attr for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)
+    }
+    assert "list_consumer_group_offsets" not in names
+
+
+def test_one_module_asks_coordinators_through_an_admin_client() -> None:
+    """Such a request that runs out ends the process; `connector/admin_link.py` lets none run out."""
+    asking = {
+        "describe_consumer_groups", "delete_consumer_groups", "alter_consumer_group_offsets", "delete_consumer_group_offsets",
+    }  # fmt: skip
+    found = {
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in asking
+    }
+    assert found == {"connector/admin_link.py"}

@@ -100,6 +100,7 @@ def test_the_page_shows_what_it_is_given() -> None:
     assert "Nothing is missing." in conformance.page({"K253-01": entry}, {})
 
 
+@pytest.mark.slow
 def test_the_command_says_whether_the_page_is_up_to_date(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

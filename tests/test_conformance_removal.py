@@ -109,6 +109,7 @@ def test_a_result_fits_until_the_spot_or_its_files_change(tmp_path: Path) -> Non
     assert len({before, between, content(SPOT, tmp_path)}) == 3
 
 
+@pytest.mark.slow
 def test_a_behaviour_is_taken_out_of_a_copy_and_its_test_fails(tmp_path: Path) -> None:
     """The real tests of a real spot in a real copy: green as it is, red without it, and the checkout stays as it was."""
     layout = conformance_removal.ROOT / "partitioner" / "layout.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -12,8 +13,13 @@ import keyorder
 import pytest
 from keyorder.connector import config
 from keyorder.connector.cli.main import COMMANDS
+from keyorder.connector.consuming.partition_state import PartitionState
 from keyorder.connector.operations import topic_settings
+from keyorder.partitioner.changes.change import transitions
+from keyorder.partitioner.gates.waits import Reason
+from keyorder.partitioner.writers.lease import Standing
 from support.cluster import KafkaUnderTest
+from support.sequence_diagrams import DIAGRAMS, Diagram, Says, path, svg
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -52,6 +58,12 @@ def test_every_topic_setting_is_documented(setting: str) -> None:
     assert setting in CONFIGURATION
 
 
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.UNKNOWN], ids=lambda r: r.name)
+def test_every_reason_of_a_closed_gate_is_documented_with_what_to_do(reason: Reason) -> None:
+    """As `consumer.gates()` and `keyorder gates list` word it."""
+    assert f"\n| {reason.value} | " in (ROOT / "docs" / "protocol.md").read_text()
+
+
 def test_no_option_is_documented_that_does_not_exist() -> None:
     """A row of a name in keyorder's own space names an option of the code."""
     known = {*OPTIONS, *topic_settings.OUR_TOPIC_SETTINGS}
@@ -67,6 +79,30 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda diagram: diagram.name)
+def test_the_sequence_diagrams_are_what_their_steps_draw(diagram: Diagram) -> None:
+    """`make docs` draws them; everybody who says something has a lifeline."""
+    spoken = {name for step in diagram.steps if isinstance(step, Says) for name in (step.source, step.target)}
+
+    assert path(diagram).read_text() == svg(diagram)
+    assert spoken == set(diagram.who)
+    assert f"images/{path(diagram).name}" in (ROOT / "docs" / "concepts.md").read_text()
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_each_example_is_short_named_in_the_documents_and_run_by_a_test(example: Path) -> None:
+    """Less than 100 lines, a link on some page, and a test that names the file."""
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
+
+    assert len(example.read_text().splitlines()) < 100
+    assert any(f"examples/{example.name})" in document.read_text() for document in DOCUMENTS)
+    assert f'"{example.name}"' in tests
+
+
+@pytest.mark.slow
 def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
     """Every page is in the navigation, and each public name with its methods on the page of the Python API."""
     done = subprocess.run(
@@ -87,21 +123,91 @@ def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
     assert 'id="keyorder.OrderedConsumer.gates"' in api
 
 
-def test_the_file_map_names_files_that_exist() -> None:
-    """Each path in the first column of ARCHITECTURE.md's map is a file or a folder."""
-    named = [name for name in rows((ROOT / "ARCHITECTURE.md").read_text()) if "/" in name]
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+PRODUCT = ("partitioner", "connector", "streaming", "compaction")
+FOLDERS = sorted(
+    {path.parent.relative_to(ROOT).as_posix() for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")}
+)
 
-    assert len(named) > 30
-    assert [name for name in named if not (ROOT / name).exists()] == []
+
+def cells(heading: str) -> list[list[str]]:
+    """The rows of the tables beneath a heading of ARCHITECTURE.md, without the lines above and below their headings."""
+    section = ARCHITECTURE.partition(f"\n## {heading}")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
 
 
-@pytest.mark.parametrize("package", ["partitioner", "connector"])
-def test_the_file_map_is_complete(package: str) -> None:
-    """Each module of the core and of the Kafka edge is in ARCHITECTURE.md's map."""
-    named = rows((ROOT / "ARCHITECTURE.md").read_text())
-    modules = [f"{package}/{path.name}" for path in sorted((ROOT / package).glob("*.py"))]
+FOLDER_MAP = {row[0].strip("`"): row for row in cells("Folders") if row[0].startswith("`")}
 
-    assert [name for name in modules if not name.endswith("__init__.py") and name not in named] == []
+
+def defined_in(folder: str) -> set[str]:
+    """The classes of a folder's own modules, those of the folders inside it left out."""
+    modules = [ast.parse(path.read_text()) for path in (ROOT / folder).glob("*.py")]
+    return {node.name for module in modules for node in ast.walk(module) if isinstance(node, ast.ClassDef)}
+
+
+def test_the_folder_map_is_the_tree() -> None:
+    """Each folder of product code has a row in ARCHITECTURE.md, and each row names a folder that is there."""
+    assert len(FOLDERS) > 30
+    assert sorted(folder for folder in FOLDER_MAP if not folder.startswith("tests/")) == FOLDERS
+    assert [folder for folder in FOLDER_MAP if not (ROOT / folder).is_dir()] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_has_the_key_types_that_its_row_names(folder: str) -> None:
+    """Each is a class of a module that lies right in this folder."""
+    assert set(re.findall(r"`(\w+)`", FOLDER_MAP[folder][2])) - defined_in(folder) == set()
+
+
+def test_the_files_that_architecture_names_exist() -> None:
+    """Those to read first, and wherever else it names one."""
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", ARCHITECTURE)
+
+    assert len(named) > 5
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_the_table_of_the_controller_is_the_code() -> None:
+    """Every phase and event of it is one that the machine knows, and what makes a phase go on is there."""
+    pairs, phase = set(), ""
+    for first, events, *_ in cells("Controller")[2:]:
+        phase = first or phase
+        pairs |= {(phase, event.strip()) for event in events.split(",") if event.strip()}
+
+    assert pairs - set(transitions()) == set()
+    assert {phase for phase, _ in pairs} == {phase for phase, _ in transitions()}
+    # The others are records of writers that come late.
+    assert {event for _, event in set(transitions()) - pairs} == {
+        "WritersLooked",
+        "WritersRead",
+        "WritersStamped",
+        "PartitionsReady",
+    }
+
+
+def test_the_table_of_the_writer_has_every_standing_of_a_lease() -> None:
+    """Each has a row, in the order of the code."""
+    rows_of_writer = [row[0] for row in cells("Writer")]
+
+    assert [standing.value for standing in Standing] == [name for name in rows_of_writer if name.isupper()]
+
+
+@pytest.mark.parametrize("table", ["state", "offset"])
+def test_the_tables_of_the_reader_name_attributes_of_a_partition(table: str) -> None:
+    """Where a row names the attributes that make a state, or an offset, PartitionState has them."""
+    column = {"state": 1, "offset": 0}[table]
+    found = [row[column] for row in cells("Reader") if len(row) == {"state": 5, "offset": 3}[table]]
+    names = {name for cell in found for name in re.findall(r"`([a-z_]+)`", cell)} - {"begins", "lost"}
+
+    assert len(names) >= 4
+    assert names - set(dir(PartitionState)) == set()
+
+
+def test_architecture_stays_short() -> None:
+    """What explains one line stands beside that line: this page is read whole."""
+    lines = ARCHITECTURE.splitlines()
+
+    assert len(lines) <= 200
+    assert [line for line in lines if len(line) > 130] == []
 
 
 def test_pages_that_are_named_exist() -> None:

@@ -13,7 +13,7 @@ from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.connector.operations.topic_settings import split_topic_config
-from keyorder.connector.producing.handover import Handover
+from keyorder.connector.producing.record_sender import RecordSender
 from keyorder.partitioner.epochs import ChangePhase, Drain, Epoch, Retirement
 from keyorder.partitioner.errors import ConfigError
 from keyorder.partitioner.gates.gate import Gates
@@ -76,7 +76,7 @@ def test_records_without_a_key_go_to_active_partitions_only(monkeypatch: pytest.
     """Each active one gets some; one that is retired, added or about to be retired gets none; one lasts for a batch."""
     times = iter(number / 250 for number in range(10_000))
     monkeypatch.setattr(clock, "now", lambda: next(times))
-    handover: Any = object.__new__(Handover)
+    handover: Any = object.__new__(RecordSender)
     handover._sticky = {}
 
     def placed(timeline: Timeline) -> list[int]:

@@ -14,18 +14,22 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
+from keyorder.connector.consuming import committing
 from keyorder.connector.consuming.committing import Committer
+from keyorder.connector.consuming.gates import gating
 from keyorder.connector.consuming.gates.gating import Gatekeeper
 from keyorder.connector.consuming.gates.origins import OriginWatch
 from keyorder.connector.consuming.gates.positions import GroupPositions
-from keyorder.connector.consuming.owned import Owned
+from keyorder.connector.consuming.partition_state import PartitionState
 from keyorder.connector.consuming.progress import Progress
-from keyorder.connector.consuming.records.parcels import Item, MessageParcel, items_of
+from keyorder.connector.consuming.records.batches import Item, MessageBatch, items_of
 from keyorder.connector.consuming.records.reading import Intake
 from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
+from keyorder.connector.group_commits import GroupCommits
 from keyorder.partitioner.epochs import ChangePhase
-from keyorder.partitioner.errors import PeerError, StaleViewError
+from keyorder.partitioner.errors import PeerError, StaleViewError, TimelineRegressionError
+from keyorder.partitioner.gates.gate import Opened
 from keyorder.partitioner.gates.starts import Commit, flushed_epoch
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.routing import HINT_HEADER
@@ -39,19 +43,30 @@ MOVED = key_of_hash(1, 2)  # 1 -> 2 moves the odd hashes from 0 to 1
 SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
 
 
+@pytest.fixture(autouse=True)
+def _looks_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is: after a look that took long the next one would wait."""
+    for module in (committing, gating):
+        monkeypatch.setattr(module, "_CHEAP", inf)
+
+
 def _record(partition: int, offset: int, key: bytes | None = None, hint: bytes | None = None) -> Message:
     headers = [(HINT_HEADER, hint)] if hint is not None else None
     return Message(topic=TOPIC, partition=partition, offset=offset, key=key, value=b"v", headers=headers)
 
 
-def _parcels(*messages: Message) -> list[MessageParcel]:
-    return [MessageParcel((TOPIC, messages[0].partition() or 0), list(messages))]
+def _batches(*messages: Message) -> list[MessageBatch]:
+    return [MessageBatch((TOPIC, messages[0].partition() or 0), list(messages))]
 
 
 class _Views:
-    """A view keeper whose next look, asked for or not, brings `newest`. arriving: comes without a look."""
+    """A view keeper whose next look, asked for or not, brings `newest`. arriving: comes without a look.
+
+    end: of the logs, as the client library knows it.
+    """
 
     arriving: Timeline | None = None
+    end = -1
 
     def __init__(self, timeline: Timeline, as_of: float, newest: Timeline | None = None) -> None:
         self.view, self.newest, self.last, self.looks = View(timeline, managed=True), newest, as_of, 0
@@ -75,9 +90,9 @@ class _Views:
         return self.newest is not None
 
 
-def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, int], Owned]]:
+def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, int], PartitionState]]:
     """A reader's intake over owned partitions without a client library; gates are judged with nothing committed."""
-    owned = {(TOPIC, p): Owned(TOPIC, p) for p in partitions}
+    owned = {(TOPIC, p): PartitionState(TOPIC, p) for p in partitions}
     for each in owned.values():
         each.start_at(0)
         each.fetching = True
@@ -91,7 +106,7 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
             each.limit = inf if gate is None else gate.begins
 
     gates: Any = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
-    fetching: Any = SimpleNamespace(handed_over=lambda items: None)
+    fetching: Any = SimpleNamespace(handed_over=lambda items: None, known_end=lambda owned: views.end)
     members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view, fetching=fetching)
     keeper: Any = views
     intake = Intake(SETTINGS, members, keeper, gates, Strays({}, SETTINGS.group, StrayPolicy.DELIVER, ""), Progress())
@@ -129,6 +144,43 @@ def test_a_hint_waits_for_its_epoch_and_not_for_the_end_of_the_control_topic() -
 
     assert views.looks == 0
     assert list(owned[TOPIC, 1].held.offsets()) == [0]
+
+
+def test_hints_are_looked_at_from_the_end_on_that_an_older_look_had_before_it() -> None:
+    """What was in the log when a look began was written by no epoch that it did not show; what came later may be."""
+    hinted = key_of_hash(0, 2)  # its home has not changed: the hint alone tells
+    views = _Views(timeline_of(2, []), as_of=clock.now())
+    views.end = 3
+    intake, owned = _intake(views, 0)
+    _take(intake, items_of([_record(0, 0)]), clock.now())
+    _take(intake, items_of([_record(0, 1, hinted, b"1")]), clock.now())
+    assert views.looks == 1, "no look has begun since the end was seen"
+
+    views.last = clock.now()
+    _take(intake, items_of([_record(0, 2, hinted, b"1")]), clock.now())
+    assert views.looks == 1
+    _take(intake, items_of([_record(0, 3, hinted, b"1")]), clock.now())
+    assert views.looks == 2
+    owned[TOPIC, 0].start_at(2)  # the log may be another one now
+    _take(intake, items_of([_record(0, 2, hinted, b"1")]), clock.now())
+    assert views.looks == 3
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_hint_on_a_topic_without_timeline_stops_the_reader(settled: bool) -> None:
+    """Its control topic was lost, or it is a copy. Nothing from the first hint on is given out, in a backlog neither."""
+    views = _Views(timeline_of(2, []), as_of=clock.now())
+    views.view = View(timeline_of(2, []), managed=False)
+    views.newest = None
+    intake, owned = _intake(views, 0)
+    intake._views.await_epoch = lambda *_: True  # type: ignore[method-assign]
+    intake._views.await_look = lambda *_: True  # type: ignore[method-assign]
+    if settled:
+        owned[TOPIC, 0].end_seen, owned[TOPIC, 0].end_seen_at = 10_000, -inf
+    records = [_record(0, offset, b"k", b"1" if offset == 37 else None) for offset in range(40)]
+    with pytest.raises(TimelineRegressionError):
+        _take(intake, items_of(records), clock.now())
+    assert sum(item.rows for item in intake.ready if not isinstance(item, Message)) == 37
 
 
 @pytest.mark.kip("K253-18", "K253-59", "K253-30")
@@ -206,7 +258,7 @@ def _guarded(errors: list[Exception], call: Callable[[], object]) -> bool:
     return True
 
 
-def _committer(timeline: Timeline, *owned: Owned) -> tuple[Committer, list[Any], Any]:
+def _committer(timeline: Timeline, *owned: PartitionState) -> tuple[Committer, list[Any], Any]:
     events: list[Any] = []
     listener = SimpleNamespace(
         on_partition_key_maybe_revoked=lambda places: events.append(("flush", [p.partition for p in places]))
@@ -217,11 +269,16 @@ def _committer(timeline: Timeline, *owned: Owned) -> tuple[Committer, list[Any],
         listener=listener,
         current=None,
         guarded=partial(_guarded, []),
+        topics=lambda: {TOPIC},
     )
     members.current = SimpleNamespace(timeline=timeline)
     raw: Any = _Raw(events)
     committer = Committer(raw, SETTINGS, members, "localhost:1")
-    all_open: Any = SimpleNamespace(proven_epoch=lambda o, at: flushed_epoch(members.current.timeline, o.partition, at))
+    all_open: Any = SimpleNamespace(
+        proven_epoch=lambda o, at: flushed_epoch(members.current.timeline, o.partition, at),
+        moved=lambda topic: None,
+        current=lambda _: True,
+    )
     committer.gates = committer.transactions.gates = all_open
     return committer, events, members
 
@@ -229,7 +286,7 @@ def _committer(timeline: Timeline, *owned: Owned) -> tuple[Committer, list[Any],
 @pytest.mark.kip("K253-20", "K253-48", "K253-49", "C-01")
 def test_a_position_is_told_at_the_start_and_behind_a_cut_after_the_flush() -> None:
     """Not on the way; when the last record before the cut is processed: flush, then the commit with the epoch, once."""
-    owned = Owned(TOPIC, 0)
+    owned = PartitionState(TOPIC, 0)
     owned.start_at(3)
     committer, events, members = _committer(BEFORE, owned)
     committer.flush_and_prove()
@@ -251,7 +308,7 @@ def test_a_position_is_told_at_the_start_and_behind_a_cut_after_the_flush() -> N
 @pytest.mark.kip("K253-61")
 def test_with_ordered_delivery_off_a_member_flushes_and_proves_all_the_same() -> None:
     """Members that do wait, of this group or a later one, need the proof."""
-    owned = Owned(TOPIC, 0)
+    owned = PartitionState(TOPIC, 0)
     owned.start_at(5)
     committer, events, members = _committer(replace(BEFORE, ordered=False), owned)
     committer.flush_and_prove()
@@ -269,7 +326,7 @@ def test_a_position_is_told_at_the_start_at_the_end_and_past_a_cut(monkeypatch: 
     """At 10, at the end of the log at 30, past a cut at 35; not on the way at 20, and not when nothing has changed."""
     now = clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
-    owned = Owned(TOPIC, 0)
+    owned = PartitionState(TOPIC, 0)
     owned.start_at(10)
     committer, events, members = _committer(BEFORE, owned)
 
@@ -294,7 +351,7 @@ def test_a_position_is_told_at_the_start_at_the_end_and_past_a_cut(monkeypatch: 
 @pytest.mark.kip("K253-20")
 def test_the_flush_is_asked_for_also_where_nothing_may_have_moved() -> None:
     """The group had read all before the change came: its offset stays, and the flush is asked for and proven all the same."""
-    owned = Owned(TOPIC, 0)
+    owned = PartitionState(TOPIC, 0)
     owned.start_at(5)
     committer, events, members = _committer(BEFORE, owned)
     committer.flush_and_prove()
@@ -308,11 +365,13 @@ def test_the_flush_is_asked_for_also_where_nothing_may_have_moved() -> None:
 @pytest.mark.kip("K253-13", "K253-14", "K253-46", "K253-47")
 def test_positions_are_asked_for_while_somebody_waits_and_only_those() -> None:
     """Each answer has the offset and the flushed epoch; only news count as progress, after which questions come sooner."""
-    positions = GroupPositions({"bootstrap.servers": "localhost:1"}, "g")
-    positions._client.close()
     events: list[Any] = []
     raw: Any = _Raw(events, {0: (7, "ko1:1"), 1: (9, None)})
-    positions._client = raw
+    commits = GroupCommits({"bootstrap.servers": "localhost:1"}, keep=1)
+    commits._put_back("g", raw)
+    link: Any = SimpleNamespace(commits=commits)
+    positions = GroupPositions(link, "g")
+    positions.begin = lambda: None  # type: ignore[method-assign]
     positions.watch([(TOPIC, 0), (TOPIC, 2)])
 
     positions._ask(positions._watched)
@@ -338,6 +397,12 @@ class _Others:
     def __init__(self) -> None:
         self.watched: set[tuple[str, int]] = set()
         self.known: dict[int, Commit] = {}
+        self.answers = 0
+
+    def answer(self, partition: int, commit: Commit) -> None:
+        """The group's coordinator has told this."""
+        self.known[partition] = commit
+        self.answers += 1
 
     def watch(self, places: set[tuple[str, int]]) -> None:
         self.watched = places
@@ -355,7 +420,9 @@ class _Others:
         return self.known[partition].offset if partition in self.known else 0
 
 
-def _gatekeeper(timeline: Timeline, owned: Owned, ordered: bool = True) -> tuple[Gatekeeper, _Others, list[Any]]:
+def _gatekeeper(
+    timeline: Timeline, owned: PartitionState, ordered: bool = True
+) -> tuple[Gatekeeper, _Others, list[Any]]:
     """The gates of a member that owns one partition, with a listener whose calls are noted."""
     loads: list[Any] = []
     others: Any = _Others()
@@ -379,17 +446,17 @@ def _gatekeeper(timeline: Timeline, owned: Owned, ordered: bool = True) -> tuple
 @pytest.mark.kip("K253-21", "K253-46", "K253-49", "K253-54", "K253-59")
 def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
     """Closed: held, and the origin's owner is asked. A commit without the flushed epoch opens nothing; with it, load first."""
-    owned = Owned(TOPIC, 1)
+    owned = PartitionState(TOPIC, 1)
     keeper, others, loads = _gatekeeper(GROWN, owned)
-    owned.held.append(*_parcels(_record(1, 0, MOVED, b"1")))
+    owned.held.append(*_batches(_record(1, 0, MOVED, b"1")))
     keeper.open_what_may()
     assert (owned.limit, owned.fetching, loads, others.watched) == (0, False, [], {(TOPIC, 0)})
 
-    others.known[0] = Commit(5, 0)
+    others.answer(0, Commit(5, 0))
     keeper.open_what_may()
     assert (owned.limit, loads, list(keeper.ready)) == (0, [], [])
 
-    others.known[0] = Commit(5, 1)
+    others.answer(0, Commit(5, 1))
     keeper.open_what_may()
     keeper.changed(TOPIC)
     keeper.open_what_may()
@@ -397,11 +464,66 @@ def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
     assert [m.offset() for item in keeper.ready for m in item.messages()] == [0]
 
 
+def test_a_closed_gate_is_looked_at_when_something_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position of ours or of others, a waiver; once a second in any case; less often where a look takes long."""
+    now = [clock.now()]
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+    owned = PartitionState(TOPIC, 1)
+    keeper, others, _ = _gatekeeper(GROWN, owned)
+    waived: set[tuple[int, int]] = set()
+    keeper._members.views.waived = lambda _: set(waived)  # type: ignore[method-assign]
+    looks: list[float] = []
+    took = 0.0
+    look = keeper.opened
+
+    def counted(topic: str, view: View) -> Opened:
+        looks.append(now[0])
+        now[0] += took
+        return look(topic, view)
+
+    monkeypatch.setattr(keeper, "opened", counted)
+
+    def looked() -> bool:
+        before = len(looks)
+        for _ in range(3):
+            keeper.open_what_may()
+        assert len(looks) - before <= 1
+        return len(looks) > before
+
+    assert looked()
+    assert keeper.busy
+    assert not looked()
+    keeper.moved(TOPIC)
+    assert looked()
+    others.answer(0, Commit(3, 0))
+    assert looked()
+    waived.add((9, 9))
+    assert looked()
+    now[0] += 0.9
+    assert not looked()
+    now[0] += 0.1
+    assert looked()
+
+    monkeypatch.setattr(gating, "_CHEAP", 0.0)
+    took = 0.1
+    keeper.moved(TOPIC)
+    assert looked()
+    keeper.moved(TOPIC)
+    assert not looked(), "it has just taken a tenth of a second"
+    now[0] += 0.5
+    assert looked()
+    others.answer(0, Commit(5, 1))
+    now[0] += 0.5
+    assert looked()
+    assert not keeper.busy
+    assert owned.limit == inf
+
+
 @pytest.mark.kip("K253-22", "K253-61", "C-16")
 def test_without_ordered_delivery_nothing_is_held_or_asked() -> None:
     """Switched off for the consumer or for the topic: no limit, no question, no closed gate."""
     for timeline, ordered in ((GROWN, False), (replace(GROWN, ordered=False), True)):
-        owned = Owned(TOPIC, 1)
+        owned = PartitionState(TOPIC, 1)
         keeper, others, _ = _gatekeeper(timeline, owned, ordered)
         keeper.open_what_may()
         assert (owned.limit, owned.fetching, others.watched, keeper.busy) == (inf, True, set(), False)
@@ -414,7 +536,7 @@ def test_a_partition_with_none_is_read_no_further_than_its_cut() -> None:
     prepared = timeline_of(1, [], start=2).opened(1, ChangePhase.PLAN).prepared()
     retired = prepared.committed({q: 4 for q, _ in moves}, {p: 9 for _, p in moves})
     for mode, limit in ((Mode.READ_ONLY, inf), (Mode.NONE, 4)):
-        owned = Owned(TOPIC, 1)
+        owned = PartitionState(TOPIC, 1)
         keeper, _, _ = _gatekeeper(retired.drained(1, mode), owned)
         keeper.open_what_may()
         assert (owned.limit, owned.fetching) == (limit, True)
@@ -422,10 +544,10 @@ def test_a_partition_with_none_is_read_no_further_than_its_cut() -> None:
 
 def test_a_position_passes_what_is_gone_before_a_closed_gate() -> None:
     """Compacted or aborted up to the gate, with records behind it: no end of partition shows there, yet all is processed."""
-    owned = Owned(TOPIC, 0)
+    owned = PartitionState(TOPIC, 0)
     owned.start_at(0)
     owned.limit = 12
-    owned.held.append(*_parcels(_record(0, 15)))
+    owned.held.append(*_batches(_record(0, 15)))
     owned.released = 5
     owned.skip_tail()
     assert (owned.returned, owned.processed_up_to(0)) == (0, 0), "a record before the gate is still to be returned"

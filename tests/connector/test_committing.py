@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.committing import Committer
-from keyorder.connector.consuming.owned import Owned
+from keyorder.connector.consuming.partition_state import PartitionState
 from keyorder.connector.consuming.starting import Starter
 from keyorder.partitioner.errors import KeyorderError
 from keyorder.partitioner.gates.starts import metadata_of
@@ -39,7 +39,7 @@ class Raw:
         return offsets
 
 
-def committer(raw: Raw, owned: Owned, **settings: object) -> Committer:
+def committer(raw: Raw, owned: PartitionState, **settings: object) -> Committer:
     """The commits of a member with one partition and no listener, behind no closed gate."""
     found, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g", **settings})
     members: Any = SimpleNamespace(
@@ -47,9 +47,12 @@ def committer(raw: Raw, owned: Owned, **settings: object) -> Committer:
         view=lambda _: SimpleNamespace(timeline=TIMELINE),
         listener=None,
         fetching=SimpleNamespace(manual=False),
+        topics=lambda: {owned.topic},
     )
     made = Committer(raw, found, members, "localhost:1")  # type: ignore[arg-type]
-    gates: Any = SimpleNamespace(proven_epoch=lambda o, at: 1 if at >= 5 else 0)
+    gates: Any = SimpleNamespace(
+        proven_epoch=lambda o, at: 1 if at >= 5 else 0, moved=lambda topic: None, current=lambda _: True
+    )
     made.gates = made.transactions.gates = gates
     return made
 
@@ -61,12 +64,12 @@ def test_an_error_of_one_partition_is_no_missing_commit() -> None:
     starter._raw = Raw(Answer(0, 7), Answer(1, -1001, error=denied))  # type: ignore[assignment]
     starter._group, starter._bootstrap = "g", "localhost:1"
     with pytest.raises(KeyorderError):
-        starter.committed("t", [0, 1])
+        starter.committed([("t", 0), ("t", 1)])
 
 
 def test_nothing_is_committed_while_the_end_of_a_transaction_is_unknown() -> None:
     """A plain commit would win over the transaction's offset, should that have been committed after all."""
-    owned = Owned("t", 0)
+    owned = PartitionState("t", 0)
     owned.start_at(3)
     owned.learned(3, 0, "")
     raw = Raw(Answer(0, -1001, error=KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT)))
@@ -87,7 +90,7 @@ def test_nothing_is_committed_while_the_end_of_a_transaction_is_unknown() -> Non
 
 def test_keyorders_own_commits_keep_the_metadata_of_the_application() -> None:
     """After a standstill, with a proof and where the position is committed again so that it does not expire."""
-    owned = Owned("t", 0)
+    owned = PartitionState("t", 0)
     owned.start_at(5)
     raw = Raw()
     commits = committer(raw, owned, **{"enable.auto.commit": False})
@@ -100,7 +103,7 @@ def test_keyorders_own_commits_keep_the_metadata_of_the_application() -> None:
 
 def test_a_commit_on_its_way_is_confirmed_with_its_own_metadata() -> None:
     """The application's newest word stands, also when it is not acknowledged yet."""
-    owned = Owned("t", 0)
+    owned = PartitionState("t", 0)
     owned.start_at(5)
     owned.learned(5, 1, "old")
     raw = Raw()
@@ -108,3 +111,51 @@ def test_a_commit_on_its_way_is_confirmed_with_its_own_metadata() -> None:
     commits.by_application([TopicPartition("t", 0, 6, "new")], asynchronous=True)
     assert commits.confirms([owned])
     assert raw.commits == [[(0, 6, "ko1:1;new")]] * 2
+
+
+def _sent(commits: Committer, offset: int, asynchronous: bool = True) -> None:
+    commits.by_application([TopicPartition("t", 0, offset)], asynchronous=asynchronous)
+
+
+def test_a_late_answer_takes_no_other_commit_for_answered() -> None:
+    """It was waited for by a synchronous commit already; the revocation still has to wait for those behind that one."""
+    owned = PartitionState("t", 0)
+    owned.start_at(0)
+    raw = Raw()
+    commits = committer(raw, owned, **{"enable.auto.commit": False})
+    _sent(commits, 1)
+    _sent(commits, 2, asynchronous=False)
+    _sent(commits, 3)
+    commits.arrived(None, [TopicPartition("t", 0, 1, "ko1:0")])
+    raw.commits.clear()
+    commits.on_revoke([owned])
+    assert raw.commits == [[(0, 3, "ko1:0")]]
+
+
+def test_a_late_answer_does_not_acknowledge_a_newer_commit_of_the_same_offset() -> None:
+    """The application has gone back and commits the offset again: only that commit's own answer acknowledges it."""
+    owned = PartitionState("t", 0)
+    owned.start_at(0)
+    raw = Raw()
+    commits = committer(raw, owned, **{"enable.auto.commit": False})
+    _sent(commits, 3)
+    _sent(commits, 1, asynchronous=False)
+    _sent(commits, 3)
+    commits.arrived(None, [TopicPartition("t", 0, 3, "ko1:0")])
+    assert owned.committed == 1
+    commits.arrived(None, [TopicPartition("t", 0, 3, "ko1:0")])
+    assert owned.committed == 3
+
+
+def test_a_commit_of_an_earlier_ownership_is_not_made_again() -> None:
+    """The partition was lost with a commit unanswered and has come back: the group may be further by now."""
+    before, owned = PartitionState("t", 0), PartitionState("t", 0)
+    before.start_at(0)
+    owned.start_at(8)
+    raw = Raw()
+    commits = committer(raw, before, **{"enable.auto.commit": False})
+    _sent(commits, 3)
+    commits._members.owned[owned.place] = owned
+    raw.commits.clear()
+    commits.on_revoke([owned])
+    assert raw.commits == []

@@ -16,7 +16,7 @@ def _write(producer: Producer, topic: str, value: bytes) -> None:
 
 
 def _read(reader: ControlReader) -> bytes | None:
-    deadline = clock.now() + 30
+    deadline = clock.now() + 180
     while clock.now() < deadline:
         for message in reader.poll(0.1):
             return message.value
@@ -25,7 +25,7 @@ def _read(reader: ControlReader) -> bytes | None:
 
 def _look(reader: ControlReader, end: int) -> Look:
     """A look at an end that is decided: the markers follow a commit in their own time."""
-    deadline = clock.now() + 30
+    deadline = clock.now() + 180
     while clock.now() < deadline:
         look = reader.look()
         if max(look.ends.values()) == end:
@@ -37,7 +37,7 @@ def test_markers_are_passed_without_waiting_for_an_empty_fetch(kafka: KafkaUnder
     """The reader's own fetch would stay at the broker for a minute; a record that is not read yet is never passed."""
     config = kafka.client_config()
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(120)
     producer = Producer({**config, "transactional.id": topic_name})
     producer.init_transactions(30)
     reader = ControlReader(config, fetch_wait_ms=60_000)
@@ -47,7 +47,7 @@ def test_markers_are_passed_without_waiting_for_an_empty_fetch(kafka: KafkaUnder
         assert _read(reader) == b"first"
         look = _look(reader, 2)
         assert not reader.reached(look)
-        deadline = clock.now() + 30
+        deadline = clock.now() + 180
         while not reader.reached(look):
             assert clock.now() < deadline
             reader.pass_markers(look)
@@ -67,7 +67,7 @@ def test_what_a_slot_held_is_read_to_its_end_without_waiting_for_an_empty_fetch(
     """A past that ends with a marker is handed out, of each key the last record, with the reader's fetch still at the broker."""
     config = kafka.client_config()
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(120)
     producer = Producer({**config, "transactional.id": topic_name})
     producer.init_transactions(30)
     for value in (b"first", b"second"):
@@ -77,7 +77,7 @@ def test_what_a_slot_held_is_read_to_its_end_without_waiting_for_an_empty_fetch(
         reader.add([(topic_name, 0)])
         _look(reader, 4)
 
-        assert [message.value for message in reader.read_to_end(timeout=30)] == [b"second"]
-        assert reader.read_to_end(timeout=30) == []
+        assert [message.value for message in reader.read_to_end(timeout=120)] == [b"second"]
+        assert reader.read_to_end(timeout=120) == []
     finally:
         reader.close()

@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.connector.log_offsets import LogOffsets
+from keyorder.connector.topology.claims import Claims
 from keyorder.connector.topology.drain_job import DrainJob
 from keyorder.connector.topology.draining import Drainer
 from keyorder.connector.topology.supervised import SupervisedCluster
@@ -21,7 +22,7 @@ QUICK = {"keyorder.view.age.ms": "200"}
 
 def test_it_is_due_from_time_to_time(kafka: KafkaUnderTest) -> None:
     """The first time at once, then after its pause."""
-    job = DrainJob(kafka.client_config(), dict, tuple, every=10)
+    job = DrainJob(kafka.client_config(), dict, Claims(), every=10)
 
     assert [now for now in (0.0, 5.0, 9.9, 10.0, 19.0, 20.0) if job.due(now)] == [0.0, 10.0, 20.0]
 
@@ -35,17 +36,18 @@ def test_a_retired_partition_is_emptied_once_it_may_be(kafka: KafkaUnderTest, to
     with OrderedProducer(kafka.client_config()) as producer:
         for number in range(80):
             producer.produce(topic_name, b"v", f"key {number}")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     admin.shrink(topic_name, 2, wait_for_groups=[f"nobody-{topic_name}"])
     cluster = SupervisedCluster(kafka.client_config())
 
     def mine() -> dict[str, object]:
         return {topic_name: cluster.timelines()[topic_name]}
 
-    busy = [topic_name]
-    job = DrainJob(kafka.client_config(), mine, lambda: busy)  # type: ignore[arg-type]
+    claims = Claims()
+    claims.take(topic_name)
+    job = DrainJob(kafka.client_config(), mine, claims)  # type: ignore[arg-type]
     assert job.run() is None
-    busy.clear()
+    claims.give_back(topic_name)
     waiting = job.run()
     assert waiting is not None
     assert [(step["partition"], step["done"]) for step in waiting["steps"]] == [(2, False), (3, False)]  # type: ignore
@@ -73,7 +75,7 @@ def retired(kafka: KafkaUnderTest, topic: str, settings: dict[str, str], **wishe
     with OrderedProducer(kafka.client_config()) as producer:
         for number in range(40):
             producer.produce(topic, b"v", f"key {number}")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     admin.shrink(topic, 1, **wishes)
     return admin
 
@@ -85,7 +87,9 @@ def test_a_topic_is_looked_at_at_its_interval(kafka: KafkaUnderTest, topic_name:
     group = f"reader-{topic_name}"
     admin = retired(kafka, topic_name, config, delay_ms=0, wait_for_groups=[group])
     now = [1000.0]
-    job = DrainJob(kafka.client_config(), lambda: {topic_name: admin.timeline(topic_name)}, tuple, now=lambda: now[0])
+    job = DrainJob(
+        kafka.client_config(), lambda: {topic_name: admin.timeline(topic_name)}, Claims(), now=lambda: now[0]
+    )
     (waiting,) = (job.run() or {})["steps"]  # type: ignore[misc]
     assert (waiting["done"], waiting["what"][: len("group reader")]) == (False, "group reader")
     with OrderedConsumer({**kafka.client_config(), "group.id": group, "auto.offset.reset": "earliest"}) as consumer:
@@ -124,7 +128,7 @@ def test_a_partition_that_retention_has_emptied_counts_as_emptied(kafka: KafkaUn
     (drain,) = admin.timeline(topic_name).drains
     client = kafka.admin()
     place = TopicPartition(topic_name, drain.partition, drain.upto)
-    client.delete_records([place])[place].result(30)
+    client.delete_records([place])[place].result(120)
 
     (step,) = admin.drain(topic_name)
 

@@ -6,7 +6,7 @@ from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.connector.control.control_reader import ControlReader
 from keyorder.connector.control.control_topics import all_writer_slots
-from keyorder.connector.topology.forget_job import ForgetJob
+from keyorder.connector.topology.expired_writer_job import ExpiredWriterJob
 from support.cluster import KafkaFactory
 
 
@@ -31,15 +31,15 @@ def test_who_is_gone_is_erased_and_who_lives_stays(kafka_factory: KafkaFactory) 
         "delivery.timeout.ms": "300",
     }
     short["keyorder.lease.margin.ms"] = "100"
-    job = ForgetJob(config, quiet_s=0.5)  # nobody goes before four times the length of his own lease
+    job = ExpiredWriterJob(config, quiet_s=0.5)  # nobody goes before four times the length of his own lease
     with OrderedProducer({**config, "keyorder.writer.id": "living"}) as living:
         living.produce("t", b"v", b"k")
-        assert living.flush(30) == 0
+        assert living.flush(120) == 0
         for _ in range(3):
             with OrderedProducer(short) as gone:
                 gone.produce("t", b"v", b"k")
         assert len(keys(config)) >= 4
-        deadline = clock.now() + 100
+        deadline = clock.now() + 180
         erased = 0
         while {key.rpartition(b":")[2] for key in keys(config)} != {b"living"}:
             assert clock.now() < deadline
@@ -49,5 +49,5 @@ def test_who_is_gone_is_erased_and_who_lives_stays(kafka_factory: KafkaFactory) 
         assert job.run() is None
         assert admin.expand("t", 3).changed
         living.produce("t", b"v", b"k")
-        assert living.flush(30) == 0
+        assert living.flush(120) == 0
     job.close()

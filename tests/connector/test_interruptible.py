@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 from keyorder.connector import interruptible
-from keyorder.connector.interruptible import Condition, Event
+from keyorder.connector.interruptible import Condition, Event, take_each
 
 
 class Rang(Exception):
@@ -40,7 +42,7 @@ def free(condition: Any) -> bool:
             inside.set()
 
     threading.Thread(target=enter, daemon=True).start()
-    return inside.wait(30)
+    return inside.wait(120)
 
 
 def test_no_python_code_runs_between_the_lock_and_the_body() -> None:
@@ -98,12 +100,47 @@ def test_a_handler_may_set_the_event_that_it_interrupted(alarms: Any) -> None:
 def test_it_wakes_who_waits() -> None:
     """wait() returns True when set() comes, False when it does not."""
     event, result = Event(), []
-    waiting = threading.Thread(target=lambda: result.append(event.wait(30)))
+    waiting = threading.Thread(target=lambda: result.append(event.wait(120)))
     waiting.start()
     event.set()
-    waiting.join(30)
+    waiting.join(120)
 
     assert result == [True]
     assert event.is_set()
     event.clear()
     assert event.wait(0.001) is False
+
+
+def taking(taken: list[int], number: int) -> Callable[[], object]:
+    """A step, as a Python function."""
+    return lambda: taken.append(number)
+
+
+def test_each_step_is_taken_whatever_breaks_one_off() -> None:
+    """At whichever step of the interpreter an exception comes; it goes out."""
+    for step in itertools.count():
+        taken: list[int] = []
+        left, raised = step, False
+
+        def seen(frame: FrameType, event: str, _: object) -> None:
+            nonlocal left, raised
+            inside = frame.f_code.co_filename in (interruptible.__file__, __file__)
+            if inside and event in ("call", "c_return") and frame.f_code is not seen.__code__ and not raised:
+                left -= 1
+                if left < 0:
+                    raised = True
+                    raise Rang
+
+        steps: list[Callable[[], object]] = [taking(taken, number) for number in range(3)]
+        sys.setprofile(seen)
+        try:
+            take_each(steps)
+        except Rang:
+            pass
+        finally:
+            sys.setprofile(None)
+        if not raised:
+            break
+        assert len(taken) >= 2 or step == 0  # the first is before any
+    assert taken == [0, 1, 2]
+    assert step > 5

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError
 from keyorder.connector.kafka_errors import ends_partition, may_still_arrive, translate
+from keyorder.connector.metadata import answered
 from keyorder.partitioner.errors import KafkaOperationError, KeyorderError, NotAuthorizedError, TopicNotFoundError
 
 
@@ -12,7 +15,7 @@ from keyorder.partitioner.errors import KafkaOperationError, KeyorderError, NotA
     "code", [KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID]
 )
 def test_a_commit_in_the_middle_of_a_rebalance_may_be_tried_again(code: int) -> None:
-    """A group that is founded while another member joins refuses the commit; the next generation takes it."""
+    """A group whose initial commit is made while another member joins refuses it; the next generation takes it."""
     assert translate(KafkaError(code), "commit the offsets of", "group g").retriable
 
 
@@ -59,3 +62,17 @@ def test_what_a_reader_must_not_pass_over(code: int, typed: type[KeyorderError])
     """A log that cannot be read is not an empty one."""
     with pytest.raises(typed):
         ends_partition(KafkaError(code), "topic t")
+
+
+def test_a_signal_inside_the_bindings_call_is_what_comes_out_of_it() -> None:
+    """The binding returns with the exception set, and the interpreter makes a SystemError of it."""
+
+    class Raised(BaseException):
+        pass
+
+    def request(_: float) -> Any:
+        raise SystemError("returned a result with an exception set") from Raised()
+
+    admin: Any = None
+    with pytest.raises(Raised):
+        answered(admin, request, "describe", "topic t", "nowhere:1")

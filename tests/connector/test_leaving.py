@@ -27,19 +27,28 @@ class Control:
         return 0
 
 
-class Reader:
-    """In the place of the control reader: nothing comes."""
+class Link:
+    """In the place of the shared clients: nothing comes."""
 
-    interested: Any = None
+    servers = "nowhere:1"
+    offsets: Any = None
+
+    def __init__(self, control: Control) -> None:
+        self.writer: Any = control
+
+    def subscribe(self, interested: Any) -> Any:
+        return None
+
+    def close(self) -> None:
+        pass
 
 
 def live_session() -> tuple[WriterSession, Control, TopicSending[Any]]:
     """A session that has joined, with one topic."""
     settings, theirs = producer_settings({"bootstrap.servers": "nowhere:1"})
     control: Any = Control()
-    reader: Any = Reader()
     data: Any = None
-    session = WriterSession(theirs, settings, data, threading.Lock(), lambda: None, reader, control)
+    session = WriterSession(theirs, settings, data, threading.Lock(), Link(control))
     session.lease.read(session.lease.join("n", ["t"], clock.now()), 0, clock.now())
     sending = session.topics["t"] = TopicSending(timeline_of(1, []))
     return session, control, sending
@@ -48,9 +57,9 @@ def live_session() -> tuple[WriterSession, Control, TopicSending[Any]]:
 def test_a_writer_with_nothing_on_its_way_leaves() -> None:
     """LEFT is written: the next change need not wait for it."""
     session, control, sending = live_session()
-    cohort = sending.cohort(0)
-    cohort.unresolved += 1
-    cohort.unresolved -= 1
+    in_flight = sending.in_flight(0)
+    in_flight.unresolved += 1
+    in_flight.unresolved -= 1
 
     assert session._leave()
 
@@ -63,11 +72,11 @@ def test_a_writer_with_nothing_on_its_way_leaves() -> None:
 def test_a_writer_with_records_that_may_still_arrive_does_not_say_that_it_left(way: str) -> None:
     """close() with a time-out, or after a delivery time-out: a change that counted it as gone would get a stray."""
     session, control, sending = live_session()
-    cohort = sending.cohort(0)
+    in_flight = sending.in_flight(0)
     if way == "on its way":
-        cohort.unresolved += 1
+        in_flight.unresolved += 1
     else:
-        cohort.settles_at = clock.now() + 30
+        in_flight.settles_at = clock.now() + 30
 
     assert not session._leave()
 

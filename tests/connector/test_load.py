@@ -73,12 +73,12 @@ def test_a_broker_is_measured(kafka: KafkaUnderTest, topic_name: str) -> None:
     with OrderedProducer(kafka.client_config()) as producer:
         for number in range(60):
             producer.produce(topic_name, b"v" * 94, f"key {number:02}")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         assert meter.measure(topic_name, 2, 2, 0.2, [group], sizes=True) is None
         assert meter.measure(topic_name, 2, 2, 60.0, [group], sizes=True) is None
         for number in range(40):
             producer.produce(topic_name, b"v" * 94, f"key {number:02}")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     client = Consumer({**kafka.client_config(), "group.id": group})
     client.commit(offsets=[TopicPartition(topic_name, 0, 5)], asynchronous=False)
     client.close()

@@ -67,7 +67,12 @@ def test_parameters_have_the_same_names_places_and_defaults(name: str, ours: typ
             assert parameter in given, (method, parameter)
             if default is not inspect.Parameter.empty and default is not ...:
                 assert given[parameter] == default, (method, parameter)
-    assert list(inspect.signature(OrderedConsumer.commit).parameters)[1:] == ["message", "offsets", "asynchronous"]
+    assert list(inspect.signature(OrderedConsumer.commit).parameters)[1:] == [
+        "message",
+        "offsets",
+        "asynchronous",
+        "named",
+    ]
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(aio.AIOProducer, AIOProducer), (aio.AIOConsumer, AIOConsumer)])

@@ -43,7 +43,7 @@ def test_a_killed_shrink_is_finished_as_it_was_asked_for(kafka: KafkaUnderTest, 
     killed = subprocess.run(
         [sys.executable, "-c", f"from keyorder import TopicAdmin; TopicAdmin({kafka.client_config()!r}).{call}"],
         env={**os.environ, "KEYORDER_CRASH_AT": "prepare-written"},
-        timeout=60,
+        timeout=120,
     )
     assert killed.returncode == -signal.SIGKILL
     left = admin.describe(topic_name).change
@@ -68,7 +68,7 @@ def test_a_deleted_topic_is_left_alone(kafka: KafkaUnderTest, topic_name: str) -
     """Its timeline outlives it, and nobody looks after it."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
     client = kafka.admin()
-    client.delete_topics([topic_name])[topic_name].result(30)
+    client.delete_topics([topic_name])[topic_name].result(120)
     cluster = SupervisedCluster(kafka.client_config())
 
     assert topic_name not in cluster.timelines()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from keyorder.connector.topology.results import Change
 from keyorder.connector.topology.scaling_policy import ScalingPolicies
-from keyorder.connector.topology.supervisor import Event, Supervisor
+from keyorder.connector.topology.supervisor import Event, Result, Supervisor
 from keyorder.partitioner.changes.scaling_policy import Load, Policy
 from keyorder.partitioner.epochs import ChangePhase, Epoch, OpenChange
 from keyorder.partitioner.errors import (
@@ -74,14 +75,14 @@ class Paper:
 
 
 class Later:
-    """Changes that run when the test says so."""
+    """Changes and jobs that run when the test says so."""
 
     def __init__(self) -> None:
-        self.works: list[tuple[Callable[[], Change], Future[Change]]] = []
+        self.works: list[tuple[Callable[[], Any], Future[Any]]] = []
 
-    def submit(self, work: Callable[[], Change]) -> Future[Change]:
+    def submit(self, work: Callable[[], Result]) -> Future[Result]:
         """Put the work aside."""
-        future: Future[Change] = Future()
+        future: Future[Result] = Future()
         self.works.append((work, future))
         return future
 
@@ -95,8 +96,8 @@ class Later:
                 future.set_exception(error)
 
 
-def at_once(work: Callable[[], Change]) -> Future[Change]:
-    """Changes that are over when they begin."""
+def at_once(work: Callable[[], Result]) -> Future[Result]:
+    """What is over when it begins."""
     later = Later()
     future = later.submit(work)
     later.run()
@@ -303,7 +304,7 @@ def test_jobs_run_when_they_are_due() -> None:
     """What they return is told, None is not; a failure is told, and the job stays."""
     chore = Chore()
     chore.results = [{"removed": 3}, None, BrokerUnreachableError("b", "x"), {"removed": 0}]
-    supervisor = Supervisor(Paper(), jobs=[chore])
+    supervisor = Supervisor(Paper(), jobs=[chore], submit=at_once)
 
     assert [event.document() for event in supervisor.turn(0)] == [{"event": "job", "job": "chore", "removed": 3}]
     assert supervisor.turn(1) == []
@@ -311,3 +312,46 @@ def test_jobs_run_when_they_are_due() -> None:
     (failed,) = supervisor.turn(4)
     assert (failed.event, failed.facts["job"]) == ("failed", "chore")
     assert names(supervisor.turn(6)) == ["job"]
+
+
+def test_a_long_job_stops_no_turn() -> None:
+    """While it runs an open change is taken over, it is not begun a second time, and it sees the last turn's timelines."""
+    chore, later, paper = Chore(), Later(), Paper({"t": PREPARED, "u": STEADY})
+    chore.results = [{"removed": 1}, {"removed": 2}]
+    supervisor = Supervisor(paper, takeover_s=4, jobs=[chore], submit=later.submit)
+
+    assert names(supervisor.turn(0)) == ["change-open"]
+    assert set(supervisor.timelines) == {"t", "u"}
+    assert names(supervisor.turn(4)) == ["take-over"]
+    assert (len(later.works), len(chore.results), supervisor.settled) == (2, 2, False)
+    later.run()
+    assert sorted(names(supervisor.turn(5))) == ["changed", "job"]
+    assert supervisor.settled
+    supervisor.turn(6)
+    assert (len(later.works), supervisor.at_work) == (1, True)
+
+
+def test_a_topic_that_a_job_works_at_is_not_changed_meanwhile() -> None:
+    """Neither taken over nor scaled: a second controller would fence the first. Nor is one that is changed claimed by a job."""
+    paper, later = Paper({"t": PREPARED}), Later()
+    supervisor = Supervisor(paper, takeover_s=10, submit=later.submit)
+    supervisor.turn(0)
+    with supervisor.claims.claimed("t") as free:
+        assert free
+        assert supervisor.turn(20) == []
+    assert names(supervisor.turn(21)) == ["take-over"]
+    with supervisor.claims.claimed("t") as free:
+        assert not free
+    later.run()
+    supervisor.turn(22)
+    assert "t" not in supervisor.claims
+
+    busy, paper = Later(), Paper({"t": STEADY}, rate=300)
+    scaling = Supervisor(paper, policies=POLICIES, apply=True, submit=busy.submit)
+    scaling.turn(0)
+    scaling.claims.take("t")
+    scaling.turn(10)
+    assert busy.works == []
+    scaling.claims.give_back("t")
+    scaling.turn(11)
+    assert len(busy.works) == 1

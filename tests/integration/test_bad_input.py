@@ -83,7 +83,7 @@ def test_a_topic_that_exists_is_not_created_again(kafka: KafkaUnderTest, topic_n
 def test_an_unmanaged_topic_is_not_adopted_when_switched_off(kafka: KafkaUnderTest, topic_name: str) -> None:
     """keyorder.adopt=false: the producer asks for the command instead."""
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 2)])[topic_name].result(10)
+    admin.create_topics([NewTopic(topic_name, 2)])[topic_name].result(120)
     with (
         OrderedProducer({**kafka.client_config(), "keyorder.adopt": "false"}) as producer,
         pytest.raises(UnmanagedTopicError, match="topics adopt"),
@@ -163,7 +163,7 @@ def test_control_topics_that_may_be_read_but_not_written(kafka_factory: KafkaFac
     rights += _allow("app", ResourceType.GROUP, "readers", AclOperation.READ, AclOperation.DESCRIBE)
     grantor = cluster.admin()
     for future in grantor.create_acls(rights).values():
-        future.result(10)
+        future.result(120)
     app = {**cluster.client_config("app"), "log_level": 0}
 
     (right,) = (f for f in examine(app, ("orders",), 10, 10.0) if f.about == "control topics")

@@ -7,9 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from types import FrameType
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
@@ -17,6 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector.control import timeline_writer
+from keyorder.connector.control.control_topics import timeline_slot
 from keyorder.partitioner.errors import KafkaOperationError
 from support.cluster import ClusterSpec, KafkaUnderTest
 from support.silent_writer import SilentWriter
@@ -27,7 +33,9 @@ QUICK = {"keyorder.view.age.ms": "100"}
 @pytest.fixture(scope="module")
 def own_kafka(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
     """A broker whose control topics may be set up in odd ways."""
-    started = start_kafka(ClusterSpec(1))
+    # A transaction that outlives its timeout is ended at once, and not by the next of ten-second rounds.
+    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    started = start_kafka(ClusterSpec(1, {}, quick))
     yield started
     started.stop()
 
@@ -37,7 +45,7 @@ def limit(kafka: KafkaUnderTest, limit: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "_keyorder", incremental_configs=[entry])
     client = kafka.admin()  # one that is collected never answers
-    client.incremental_alter_configs([resource])[resource].result(30)
+    client.incremental_alter_configs([resource])[resource].result(120)
 
 
 def test_a_commit_that_the_broker_refuses_leaves_no_prepare_open(own_kafka: KafkaUnderTest, topic_name: str) -> None:
@@ -48,7 +56,7 @@ def test_a_commit_that_the_broker_refuses_leaves_no_prepare_open(own_kafka: Kafk
 
     with OrderedProducer(config) as producer:
         producer.produce(topic_name, b"0", b"k")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
         def lower(step: str) -> None:
             if step == "collecting":
@@ -62,7 +70,7 @@ def test_a_commit_that_the_broker_refuses_leaves_no_prepare_open(own_kafka: Kafk
             limit(own_kafka, 1_048_588)
         for number in range(100):
             producer.produce(topic_name, b"1", b"%d" % number, on_delivery=lambda error, _: held.append(error))
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
     assert held == [None] * 100
     # Nothing of the failed attempt is in the way of the next one.
     assert TopicAdmin(config).expand(topic_name, 3).after == 3
@@ -99,3 +107,61 @@ def test_an_operator_who_breaks_a_change_off_gives_it_up(
     assert code == 130, said
     assert any("given up" in line for line in said), said
     assert admin.timeline(topic_name).change is None
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_ctrl_c_beneath_the_client_library_is_not_taken_for_another_controller(
+    own_kafka: KafkaUnderTest, topic_name: str, bare: bool
+) -> None:
+    """A signal that meets the library as it reports a delivery: the library loses what the handler raises."""
+    config = own_kafka.client_config()
+    TopicAdmin(config).create(topic_name, 1, config=QUICK)
+    interrupted: list[str] = []
+
+    def interrupt(frame: FrameType, *_: object) -> None:
+        if frame.f_code.co_name == "done" and "timeline" in frame.f_code.co_filename:
+            sys.settrace(None)
+            interrupted.append(frame.f_code.co_filename)
+            if bare:
+                signal.default_int_handler(signal.SIGINT, None)
+            raise KeyboardInterrupt
+
+    admin = TopicAdmin(config)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process that runs tests for another has none
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            admin.expand(topic_name, 2)
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGINT, before)
+    assert interrupted
+    assert admin.timeline(topic_name).change is None
+    assert admin.expand(topic_name, 2).after == 2
+
+
+def test_a_controller_that_stood_still_in_its_own_transaction_begins_again(
+    own_kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator ended its transaction meanwhile, and answers as if there were another controller."""
+    config = own_kafka.client_config()
+    admin = TopicAdmin(config)
+    admin.create(topic_name, 1, config=QUICK)
+    slot = TopicPartition(*timeline_slot(topic_name))
+    stood: list[str] = []
+
+    def stand_still(step: str) -> None:
+        if step != "prepare-sent" or stood:
+            return
+        stood.append(step)
+        with closing(Consumer({**config, "group.id": "ends"})) as asker:
+            _, sent = asker.get_watermark_offsets(slot, 120)
+            deadline = time.monotonic() + 120
+            while asker.get_watermark_offsets(slot, 120)[1] == sent:  # until the coordinator has written its marker
+                assert time.monotonic() < deadline
+
+    monkeypatch.setattr(timeline_writer, "crash_point", stand_still)
+    change = admin.expand(topic_name, 2)
+
+    assert stood == ["prepare-sent"]
+    assert change.after == 2

@@ -58,7 +58,7 @@ def unstamped(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[
     entry = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
     for name in (CONTROL_TOPIC, WRITERS_TOPIC):
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-        client.incremental_alter_configs([resource])[resource].result(30)
+        client.incremental_alter_configs([resource])[resource].result(120)
     yield started
     started.stop()
 
@@ -69,7 +69,7 @@ def test_control_records_bear_the_brokers_time(kafka: KafkaUnderTest, topic_name
     TopicAdmin(config).create(topic_name, 1)
     with OrderedProducer(config) as producer:
         producer.produce(topic_name, b"v", b"k")
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         found = readable(config, [timeline_slot(topic_name), *all_writer_slots()], 30.0)
 
     assert {m.slot[0] for m in found} == {CONTROL_TOPIC, WRITERS_TOPIC}

@@ -53,7 +53,7 @@ def test_a_newer_run_fences_an_older_one(kafka: KafkaUnderTest, topic_name: str)
         assert "TransactionError" in rest.ok("GET", f"/connectors/{topic_name}/tasks/0/status")["trace"]
         until(lambda: newer.metrics.snapshot().get("offset_commit_completed_total", 0) > 3, "the newer run goes on")
         newer.stopping.set()
-        newer.join(30)
+        newer.join(120)
         assert states == [State.RUNNING, State.UNASSIGNED]
         rest.ok("PUT", f"/connectors/{topic_name}/stop")
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import socket
 import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
-from keyorder import OrderedProducer
 from support.cluster import KafkaUnderTest
 from support.connect_rig import RestClient, until
 from support.postgres import Postgres
+from support.replaced_writer import ReplacedWriter
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -48,7 +46,7 @@ class Guide:
         for process in self._started:
             process.terminate()
         for process in self._started:
-            assert process.wait(60) == 0, (self._folder / "worker.log").read_text()[-3000:]
+            assert process.wait(120) == 0, (self._folder / "worker.log").read_text()[-3000:]
 
     def run(self, between: Any = None) -> int:
         """Every block. Returns how many there were."""
@@ -93,14 +91,6 @@ class Guide:
             raise
 
 
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    """A real PostgreSQL."""
-    started = Postgres()
-    yield started
-    started.stop()
-
-
 def test_a_topic_into_postgresql(
     kafka: KafkaUnderTest, tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,50 +101,11 @@ def test_a_topic_into_postgresql(
         assert guide.run() == 14
 
 
-class Writers(threading.Thread):
-    """Writers of the old kind, whose partitioner is not murmur2; they go on with OrderedProducer when they are told."""
-
-    def __init__(self, config: dict[str, str], topic: str) -> None:
-        super().__init__(daemon=True)
-        self._config = config
-        self._producer: Any = Producer(
-            {**config, "partitioner": "consistent", "enable.idempotence": True, "linger.ms": 5}
-        )
-        self._topic = topic
-        self._lock = threading.Lock()
-        self._done = threading.Event()
-        self.sent: dict[str, list[int]] = defaultdict(list)
-
-    def run(self) -> None:
-        rng = random.Random(3)
-        while not self._done.wait(0.01):
-            with self._lock:
-                for _ in range(3):
-                    key = f"k{rng.randrange(40)}"
-                    self.sent[key].append(len(self.sent[key]))
-                    self._producer.produce(self._topic, str(self.sent[key][-1]), key)
-                self._producer.poll(0)
-
-    def hold(self) -> None:
-        self._lock.acquire()
-        assert self._producer.flush(30) == 0
-
-    def go_on(self, topic: str) -> None:
-        self._producer = OrderedProducer(self._config)
-        self._topic = topic
-        self._lock.release()
-
-    def finish(self) -> None:
-        self._done.set()
-        self.join(30)
-        self._producer.close()
-
-
 def test_migrating_a_topic(kafka: KafkaUnderTest, tmp_path: Path) -> None:
     """docs/connect-migrate.md: each key's records reach the new reader in order, once, across cut-over and growth."""
     old = f"orders_old_{os.getpid()}"
     admin = kafka.admin()
-    admin.create_topics([NewTopic(old, 3)])[old].result(20)
+    admin.create_topics([NewTopic(old, 3)])[old].result(120)
     words = {"localhost:9092": kafka.bootstrap_servers, "orders": old, "migration": f"migration_{os.getpid()}"}
     got: dict[str, list[int]] = defaultdict(list)
     stop = threading.Event()
@@ -168,7 +119,7 @@ def test_migrating_a_topic(kafka: KafkaUnderTest, tmp_path: Path) -> None:
 
     threads: list[threading.Thread] = []
     with Guide("connect-migrate.md", tmp_path, words, {}) as guide:
-        writers = guide.names["writers"] = Writers(kafka.client_config(), old)
+        writers = guide.names["writers"] = ReplacedWriter(kafka.client_config(), old)
         writers.start()
 
         def between(code: str) -> None:
@@ -177,12 +128,12 @@ def test_migrating_a_topic(kafka: KafkaUnderTest, tmp_path: Path) -> None:
                 threads[0].start()
 
         assert guide.run(between) == 9
-        before = sum(map(len, writers.sent.values()))
-        until(lambda: sum(map(len, writers.sent.values())) > before + 50, "writers go on behind the growth")
+        before = writers.count()
+        until(lambda: writers.count() > before + 50, "writers go on behind the growth")
         writers.finish()
         until(
             lambda: got == writers.sent,
             lambda: f"{sum(map(len, got.values()))} of {sum(map(len, writers.sent.values()))}",
         )
         stop.set()
-        threads[0].join(30)
+        threads[0].join(120)

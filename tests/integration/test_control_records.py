@@ -31,13 +31,13 @@ CORRUPT = b"\x00\x01 no record at all"
 def produced(producer: OrderedProducer, topic: str, value: str) -> None:
     """Send one record and see it acknowledged."""
     producer.produce(topic, value, b"k")
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def consumed(consumer: OrderedConsumer, count: int) -> list[str]:
     """The next values; fails after a while."""
     values: list[str] = []
-    deadline = clock.now() + 30
+    deadline = clock.now() + 180
     while len(values) < count:
         assert clock.now() < deadline, f"{values}; gates: {consumer.gates()}"
         values.extend((m.value() or b"").decode() for m in consumer.consume(count, 0.2))
@@ -46,7 +46,7 @@ def consumed(consumer: OrderedConsumer, count: int) -> list[str]:
 
 def stops(what: object, call: str, *arguments: object) -> KeyorderError:
     """Call until it raises a typed error: clients hear of a control record when it reaches them."""
-    deadline = clock.now() + 30
+    deadline = clock.now() + 180
     while clock.now() < deadline:
         try:
             getattr(what, call)(*arguments)
@@ -134,7 +134,7 @@ def test_a_run_goes_on_after_a_damaged_timeline_with_nothing_lost(
 
 
 def _ended(worker: Worker) -> int:
-    return worker.process.wait(60)
+    return worker.process.wait(120)
 
 
 @pytest.mark.kip("K903-14")

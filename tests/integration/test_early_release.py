@@ -204,11 +204,11 @@ def test_aborted_records_are_no_keys_and_an_open_transaction_is_waited_for(
         producer.init_transactions()
         producer.begin_transaction()
         producer.produce(topic_name, b"aborted", ABSENT[0])
-        producer.flush(30)
+        producer.flush(120)
         producer.abort_transaction()
         producer.begin_transaction()
         producer.produce(topic_name, b"open", PRESENT[0])
-        producer.flush(30)
+        producer.flush(120)
         admin.expand(topic_name, 2)
         write(config, topic_name, b"new", [*ABSENT[:1], PRESENT[0]])
         stable = len(OWN) + 2  # the aborted record and its marker
@@ -228,7 +228,7 @@ def test_what_retention_took_is_passed_when_the_groups_position_is(kafka: KafkaU
     with reader(kafka, grown, 2, **{"keyorder.gate.early.release": False}) as consumer:
         assert await_that(consumer, lambda: bool(consumer.gates())) == []
     admin = AdminClient(kafka.client_config())
-    admin.delete_records([TopicPartition(grown, 0, 5)])[TopicPartition(grown, 0, 5)].result(30)
+    admin.delete_records([TopicPartition(grown, 0, 5)])[TopicPartition(grown, 0, 5)].result(120)
     with reader(kafka, grown, 2, **{"enable.auto.commit": False}) as consumer:
         says = "waits until the group, at 0 of partition 0, has passed 5, where its log began"
         assert await_that(consumer, lambda: note(consumer) == says) == []

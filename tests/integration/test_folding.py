@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
+from keyorder.connector.topology.claims import Claims
 from keyorder.connector.topology.folding import FoldJob
 from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.errors import TimelineTooLargeError
@@ -46,14 +47,14 @@ def own_kafka(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[
 def empty(kafka: KafkaUnderTest, topic: str) -> None:
     """What retention would do in a week: every record that is there now is deleted."""
     client = kafka.admin()
-    count = len(client.list_topics(topic, timeout=10).topics[topic].partitions)
+    count = len(client.list_topics(topic, timeout=120).topics[topic].partitions)
     for future in client.delete_records([TopicPartition(topic, p, -1) for p in range(count)]).values():
-        future.result(30)
+        future.result(120)
 
 
 def job(kafka: KafkaUnderTest, topic: str) -> FoldJob:
     admin = TopicAdmin(kafka.client_config())
-    return FoldJob(kafka.client_config(), lambda: {topic: admin.timeline(topic)}, tuple)
+    return FoldJob(kafka.client_config(), lambda: {topic: admin.timeline(topic)}, Claims())
 
 
 def test_clients_live_through_folding(kafka: KafkaUnderTest, topic_name: str, later: Callable[[], None]) -> None:
@@ -74,7 +75,7 @@ def test_clients_live_through_folding(kafka: KafkaUnderTest, topic_name: str, la
         def write_and_read(value: bytes) -> None:
             for key in KEYS:
                 producer.produce(topic_name, value, key)
-            assert producer.flush(60) == 0
+            assert producer.flush(120) == 0
             hints.clear()
             missing = len(KEYS)
             while missing:
@@ -119,7 +120,7 @@ def test_a_change_folds_in_the_same_record(kafka: KafkaUnderTest, topic_name: st
     with OrderedProducer(config) as producer:
         for key in KEYS:
             producer.produce(topic_name, b"v", key)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
     admin.expand(topic_name, 2)
     empty(kafka, topic_name)
     admin.expand(topic_name, 3)
@@ -155,7 +156,7 @@ def test_a_timeline_that_would_be_too_large_is_refused_before_anything_is_held(
     entry = ConfigEntry("max.message.bytes", "3000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "_keyorder", incremental_configs=[entry])
     client = own_kafka.admin()
-    client.incremental_alter_configs([resource])[resource].result(30)
+    client.incremental_alter_configs([resource])[resource].result(120)
     before = admin.timeline(topic_name)
 
     with pytest.raises(TimelineTooLargeError, match=r"max\.message\.bytes of _keyorder"):

@@ -60,7 +60,7 @@ def test_offsets_that_expired_for_the_whole_group_are_a_new_birth(kafka: KafkaUn
             consumer.subscribe([topic_name])
             assert values(read(consumer, 2)) == [b"old0", b"new"]
         cluster = kafka.admin()
-        cluster.delete_consumer_groups([topic_name])[topic_name].result(20)
+        cluster.delete_consumer_groups([topic_name])[topic_name].result(120)
 
     with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
         consumer.subscribe([topic_name])
@@ -76,7 +76,7 @@ def test_offsets_that_expired_for_the_whole_group_are_a_new_birth(kafka: KafkaUn
 def forget_origin(kafka: KafkaUnderTest, topic: str) -> None:
     """Leave a commit on the child alone, as if the origin's had expired."""
     cluster = kafka.admin()
-    cluster.delete_consumer_groups([topic])[topic].result(20)
+    cluster.delete_consumer_groups([topic])[topic].result(120)
     client = Consumer(group_config(kafka, topic, enable_auto_commit=False))
     client.commit(offsets=[TopicPartition(topic, 1, 1, "ko1:1")], asynchronous=False)
     client.close()
@@ -93,7 +93,7 @@ def test_retention_that_overtakes_a_gate_lets_the_group_go_on(kafka: KafkaUnderT
     await_that(consumer, lambda: any("application" in g.reason or g.needs_offset == 3 for g in consumer.gates()))
     consumer.close()
     cluster = kafka.admin()
-    cluster.delete_records([cut])[cut].result(20)
+    cluster.delete_records([cut])[cut].result(120)
 
     again = OrderedConsumer(group_config(kafka, topic_name, auto_commit_interval_ms=100))
     again.subscribe([topic_name])
@@ -126,7 +126,7 @@ def test_retention_under_a_running_reader_lets_it_go_on(
     consumer.pause(places[:1])
     cluster = kafka.admin()
     cut = TopicPartition(topic_name, 0, 3)
-    cluster.delete_records([cut])[cut].result(20)
+    cluster.delete_records([cut])[cut].result(120)
     consumer.seek(TopicPartition(topic_name, 0, 1))
     consumer.resume(places[:1])
 
@@ -190,7 +190,7 @@ def test_partitions_that_came_and_went_while_nobody_could_own_them(
 
 def until_it_owns(poll: Callable[[float], object], consumer: Any, partitions: int) -> None:
     """Poll until the consumer owns so many partitions."""
-    deadline = clock.now() + 30
+    deadline = clock.now() + 180
     while len(consumer.assignment()) != partitions:
         assert clock.now() < deadline, consumer.assignment()
         poll(0.1)

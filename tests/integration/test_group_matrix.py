@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupState
-from support.cluster import ClusterSpec, KafkaUnderTest
+from support.cluster import KafkaUnderTest
 from support.groups import QUICK
 from support.workload import Worker, Workload
 
@@ -37,20 +37,6 @@ ALL = [(change, [(protocol, event) for protocol in PROTOCOLS]) for change in CHA
 _SESSION = 6.0
 
 
-@pytest.fixture(scope="module")
-def quick_groups(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
-    """A broker on which a silent KIP-848 member is given up as soon as one of the classic protocol."""
-    properties = {
-        "group.consumer.min.session.timeout.ms": "6000",
-        "group.consumer.session.timeout.ms": "6000",
-        "group.consumer.min.heartbeat.interval.ms": "1000",
-        "group.consumer.heartbeat.interval.ms": "1000",
-    }
-    started = start_kafka(ClusterSpec(1, {}, properties))
-    yield started
-    started.stop()
-
-
 class Group:
     """One group of two members, to one of which something happens."""
 
@@ -69,7 +55,7 @@ class Group:
         """How many members the broker counts."""
         group = f"{self.name}-{self._run.run}"
         admin = self._run.kafka.admin()
-        found = admin.describe_consumer_groups([group])[group].result(20)
+        found = admin.describe_consumer_groups([group])[group].result(120)
         return len(found.members) if found.state is not ConsumerGroupState.DEAD else 0
 
     def begin(self) -> None:
@@ -94,7 +80,7 @@ class Group:
             self._until(lambda: self.members() == 2, "the zombie comes back")
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not holds():
             assert time.monotonic() < deadline, f"{self.name}, not so: {what}"
             time.sleep(0.2)

@@ -46,7 +46,7 @@ def test_partitions_that_somebody_else_adds_stay_unused_until_a_layout_names_the
     admin = TopicAdmin(kafka.client_config())
     admin.create(topic_name, 2, config=QUICK)
     cluster = kafka.admin()
-    cluster.create_partitions([NewPartitions(topic_name, 4)])[topic_name].result(20)
+    cluster.create_partitions([NewPartitions(topic_name, 4)])[topic_name].result(120)
     with OrderedProducer({**kafka.client_config(), "linger.ms": 0}) as producer:
 
         def used() -> set[int | None]:
@@ -55,7 +55,7 @@ def test_partitions_that_somebody_else_adds_stay_unused_until_a_layout_names_the
             for number in range(40):
                 for key in (f"k{number}", None):
                     producer.produce(topic_name, b"v", key, on_delivery=lambda _, m: partitions.add(m.partition()))
-                assert producer.flush(20) == 0
+                assert producer.flush(120) == 0
             return partitions
 
         assert used() == {0, 1}

@@ -49,7 +49,7 @@ def take_all(
     """All `count` records, and how often something was raised. The time limit follows progress."""
     found: list[tuple[int, int]] = []
     errors = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count}, {errors} exceptions"
         try:
@@ -59,7 +59,7 @@ def take_all(
             continue
         if taken:
             found += taken
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 120
     return found, errors
 
 
@@ -89,7 +89,7 @@ def alarms(every: float, handler: Callable[..., object]) -> Iterator[None]:
 
 def committed(kafka: KafkaUnderTest, topic: str) -> int:
     with OrderedConsumer(group_config(kafka, topic)) as consumer:
-        return consumer.committed([TopicPartition(topic, 0)], 10)[0].offset
+        return consumer.committed([TopicPartition(topic, 0)], 120)[0].offset
 
 
 @WAYS
@@ -135,7 +135,7 @@ def test_a_signal_handler_that_raises_loses_nothing(kafka: KafkaUnderTest, topic
     config = group_config(kafka, topic_name, auto_commit_interval_ms=20)
     found: list[tuple[int, int]] = []
     errors = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     with OrderedConsumer(config) as consumer, ExitStack() as stack:
         consumer.subscribe([topic_name])
         found += take_all(consumer, way, 1, ())[0]
@@ -153,7 +153,7 @@ def test_a_signal_handler_that_raises_loses_nothing(kafka: KafkaUnderTest, topic
                 continue
             if taken:
                 found += taken
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + 120
     assert found == [(0, offset) for offset in range(2_000)]
 
 
@@ -184,7 +184,7 @@ def test_a_rebalance_callback_that_is_interrupted_loses_no_partition(
     consumer.close()
 
 
-def _until(condition: Callable[[], object], timeout: float = 60.0) -> None:
+def _until(condition: Callable[[], object], timeout: float = 120.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline
@@ -217,7 +217,7 @@ def test_a_rebalance_that_is_cut_short_is_made_again(
         other = OrderedConsumer(group_config(kafka, topic_name))
         other.subscribe([topic_name])
         found = set(first)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(found) < 21 or not cut[0]:
             assert time.monotonic() < deadline, f"{len(found)} {cut}"
             for each in (consumer, other):
@@ -258,7 +258,7 @@ def test_a_paused_partition_does_not_keep_others_back(kafka: KafkaUnderTest, top
         found, _ = take_all(consumer, "poll", 1, Callback)
         paused = found[0][0]
         consumer.pause([TopicPartition(topic_name, paused)])
-        with_end = consumer.get_watermark_offsets(TopicPartition(topic_name, 1 - paused), 10)
+        with_end = consumer.get_watermark_offsets(TopicPartition(topic_name, 1 - paused), 120)
         assert with_end is not None
         others, _ = take_all(consumer, "consume", with_end[1], Callback)
         assert {partition for partition, _ in others} == {1 - paused}
@@ -283,7 +283,7 @@ def test_a_seek_forgets_the_end_that_was_reached(kafka: KafkaUnderTest, topic_na
         consumer._delivery.out.ready.append(eof)
         consumer.seek(TopicPartition(topic_name, 0, 10))
         seen: list[int] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while len(seen) < 91:
             assert time.monotonic() < deadline, seen
             message = consumer.poll(0.2)
@@ -352,26 +352,6 @@ def test_a_view_that_is_blocked_does_not_cost_the_membership(
         assert lost == []
 
 
-@pytest.mark.parametrize("what", ["commit", "store_offsets"])
-def test_an_event_is_no_position(kafka: KafkaUnderTest, topic_name: str, what: str) -> None:
-    """commit() and store_offsets() of an end-of-partition event are refused: the record to come would be passed."""
-    filled(kafka, topic_name, 2)
-    config = group_config(kafka, topic_name, enable_partition_eof=True, enable_auto_offset_store=what == "commit")
-    with OrderedConsumer(config) as consumer:
-        consumer.subscribe([topic_name])
-        deadline = time.monotonic() + 60
-        while True:
-            assert time.monotonic() < deadline
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is not None:
-                break
-        with pytest.raises(KafkaException) as raised:
-            getattr(consumer, what)(message)
-        assert raised.value.args[0].code() == KafkaError._INVALID_ARG
-        with pytest.raises(KafkaException):
-            getattr(consumer, what)(Message(error=KafkaError(KafkaError._TRANSPORT, "no place")))
-
-
 def test_a_revocation_while_closing_may_use_the_consumer(kafka: KafkaUnderTest, topic_name: str) -> None:
     """The textbook's on_revoke commits; positions and assignment are there until the last callback has returned."""
     filled(kafka, topic_name, 3)
@@ -425,7 +405,7 @@ def test_threads_that_poll_one_consumer_share_its_records(kafka: KafkaUnderTest,
             thread.start()
         assert done.wait(120), f"{len(found)} of 4000"
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
     assert problems == []
     assert (len(found), len(set(found))) == (4_000, 4_000)
 
@@ -450,7 +430,7 @@ def test_a_short_poll_beside_an_endless_one_returns(kafka: KafkaUnderTest, topic
         assert consumer.poll(0.05) is None
     assert consumer.commit(asynchronous=False) is not None
     consumer.close()
-    thread.join(60)
+    thread.join(120)
     assert ended == ["Consumer closed"]
 
 
@@ -468,7 +448,7 @@ def test_close_in_a_signal_handler(kafka: KafkaUnderTest, topic_name: str, call:
         consumer.close()
 
     with alarms(0.05, handler):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not consumer._closed:
             assert time.monotonic() < deadline
             try:
@@ -491,7 +471,7 @@ def test_close_in_a_callback_and_twice(kafka: KafkaUnderTest, topic_name: str) -
     filled(kafka, topic_name, 5)
     consumer = OrderedConsumer(group_config(kafka, topic_name))
     consumer.subscribe([topic_name], on_assign=lambda c, _: c.close())
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not consumer._closed:
         assert time.monotonic() < deadline
         assert consumer.poll(1) is None
@@ -521,5 +501,5 @@ def test_close_while_another_thread_polls(kafka: KafkaUnderTest, topic_name: str
     thread.start()
     _until(lambda: len(seen) == 5)
     consumer.close()
-    assert ended.wait(60)
+    assert ended.wait(120)
     assert committed(kafka, topic_name) == 5

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -12,6 +15,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector.consuming.records.reading import Intake
 from keyorder.connector.consuming.view import ViewKeeper
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, await_that, group_config, read, send
@@ -25,22 +29,133 @@ def filled(kafka: KafkaUnderTest, topic: str, records: int, partitions: int = 1)
 
 
 def test_a_consumer_that_is_dropped_is_freed_and_its_threads_end(kafka: KafkaUnderTest, topic_name: str) -> None:
-    """Without close(): nothing keeps it, no thread, no callback."""
+    """Without close(): nothing keeps it, no thread, no callback, and it does not wait for the garbage collector.
+
+    Until it is freed the group takes it for a member, and nobody reads its partitions.
+    """
     filled(kafka, topic_name, 3)
     before = set(threading.enumerate())
-    consumer = OrderedConsumer({**group_config(kafka, topic_name), "on_commit": lambda *_: None})
+    heard = {name: lambda *_: None for name in ("on_commit", "error_cb", "stats_cb", "throttle_cb")}
+    consumer = OrderedConsumer({**group_config(kafka, topic_name), **heard})
     consumer.subscribe([topic_name], on_assign=lambda *_: None)
     read(consumer, 3)
     threads = set(threading.enumerate()) - before
     freed = weakref.ref(consumer)
-    del consumer
-    deadline = time.monotonic() + 60
-    while freed() is not None:
-        gc.collect()
-        assert time.monotonic() < deadline
+    gc.disable()
+    try:
+        del consumer
+        assert freed() is None
+    finally:
+        gc.enable()
+    admin = kafka.admin()
+    assert admin.describe_consumer_groups([topic_name], request_timeout=60)[topic_name].result(120).members == []
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
         assert not thread.is_alive(), thread.name
+
+
+COLUMNS = """
+import gc, json, sys
+from keyorder import OrderedConsumer
+consumer = OrderedConsumer(json.loads(sys.argv[1]))
+consumer.subscribe([sys.argv[2]])
+rows = 0
+while rows < 300:
+    rows += consumer.consume_arrow(100, 1.0).num_rows
+print("read", flush=True)
+if sys.argv[3] == "dropped":
+    consumer.itself = consumer
+    del consumer
+    gc.collect()
+    print("collected", flush=True)
+elif sys.argv[3] == "in a circle":
+    consumer.itself = consumer
+    gc.disable()
+    del consumer
+"""
+
+
+@pytest.mark.parametrize("how", ["dropped", "in a circle", "open"])
+def test_a_program_that_reads_columns_ends_without_close(kafka: KafkaUnderTest, topic_name: str, how: str) -> None:
+    """Nor does it wait where it drops the consumer: what is held of the client library would keep the client for ever."""
+    filled(kafka, topic_name, 300, partitions=2)
+    config = json.dumps(group_config(kafka, topic_name))
+    done = subprocess.run(
+        [sys.executable, "-c", COLUMNS, config, topic_name, how], capture_output=True, text=True, timeout=150
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == ("collected" if how == "dropped" else "read")
+
+
+FORKED = """
+import gc, json, os, signal, sys
+from keyorder import OrderedConsumer
+
+gc.disable()
+consumer = OrderedConsumer(json.loads(sys.argv[1]))
+consumer.subscribe([sys.argv[2]])
+while consumer.poll(0.5) is None:
+    pass
+consumer.itself = consumer
+del consumer
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    gc.enable()
+    gc.collect()
+    os._exit(0)
+print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def test_a_forked_child_frees_no_client_of_its_parent(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Its threads are not there: the child that collects what its parent has dropped would wait for them, or crash."""
+    filled(kafka, topic_name, 1)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, json.dumps(group_config(kafka, topic_name)), topic_name],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.split()) == (0, ["0"]), done.stderr
+
+
+DROPPED = """
+import gc, json, sys, time
+from confluent_kafka import KafkaError
+from keyorder import OrderedConsumer
+
+def run():
+    consumer = OrderedConsumer(json.loads(sys.argv[1]))
+    consumer.subscribe([sys.argv[2]])
+    while consumer.poll(0.5) is None:
+        pass
+    time.sleep(7)
+    while (message := consumer.poll(0.5)) is None or message.error() is None:
+        pass
+    print(message.error().name(), flush=True)
+
+gc.disable()
+run()
+gc.collect()
+print("collected", flush=True)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+def test_a_member_that_was_expelled_and_is_dropped_holds_nobody_up(
+    kafka: KafkaUnderTest, topic_name: str, protocol: str
+) -> None:
+    """Right after it was told, without close(): the garbage collector goes on, and the program ends."""
+    filled(kafka, topic_name, 1)
+    more: dict[str, object] = {"group_protocol": protocol}
+    if protocol != "consumer":
+        more = {"partition_assignment_strategy": protocol, "session_timeout_ms": 6_000}
+    config = json.dumps(group_config(kafka, topic_name, max_poll_interval_ms=6_000, **more))
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED, config, topic_name],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["_MAX_POLL_EXCEEDED", "collected"]
 
 
 @BOTH
@@ -52,7 +167,28 @@ def test_what_was_assigned_by_hand_is_committed_at_the_end(kafka: KafkaUnderTest
     read(consumer, 10)
     consumer.close()
     with OrderedConsumer(group_config(kafka, topic_name)) as check:
-        assert check.committed([TopicPartition(topic_name, 0)], 10)[0].offset == 10
+        assert check.committed([TopicPartition(topic_name, 0)], 120)[0].offset == 10
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+@BOTH
+def test_a_member_that_was_expelled_closes_without_an_error(
+    kafka: KafkaUnderTest, topic_name: str, api: Any, protocol: str
+) -> None:
+    """It has not polled for too long and another member has its partition: nothing is left to be committed."""
+    filled(kafka, topic_name, 40)
+    more: dict[str, object] = {"group_protocol": protocol}
+    if protocol != "consumer":
+        more = {"partition_assignment_strategy": protocol, "session_timeout_ms": 6_000}
+    config = group_config(kafka, topic_name, max_poll_interval_ms=6_000, **more)
+    slow, other = api(config), api(config)
+    slow.subscribe([topic_name])
+    read(slow, 3)
+    other.subscribe([topic_name])
+    while not other.assignment():
+        other.poll(0.2)
+    slow.close()
+    other.close()
 
 
 @BOTH
@@ -62,7 +198,7 @@ def test_one_of_two_that_were_assigned_by_hand_goes(kafka: KafkaUnderTest, topic
     ends = {}
     with OrderedConsumer(group_config(kafka, topic_name)) as check:
         for p in (0, 1):
-            marks = check.get_watermark_offsets(TopicPartition(topic_name, p), 10)
+            marks = check.get_watermark_offsets(TopicPartition(topic_name, p), 120)
             assert marks is not None
             ends[p] = marks[1]
     consumer = api(group_config(kafka, topic_name))
@@ -74,7 +210,7 @@ def test_one_of_two_that_were_assigned_by_hand_goes(kafka: KafkaUnderTest, topic
     first = read(consumer, 1)
     consumer.incremental_unassign([TopicPartition(topic_name, 0)])
     seen = [m.offset() for m in first if m.partition() == 1]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(seen) < ends[1]:
         assert time.monotonic() < deadline, seen
         message = consumer.poll(0.1)
@@ -127,7 +263,7 @@ def test_foreign_hint_headers_cost_a_look_now_and_then(
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     looks = [0]
     whole = ViewKeeper.await_epoch
 
@@ -136,9 +272,10 @@ def test_foreign_hint_headers_cost_a_look_now_and_then(
         return whole(*arguments)
 
     monkeypatch.setattr(ViewKeeper, "await_epoch", counted)
+    monkeypatch.setattr(Intake, "_hints", lambda *_: True)  # as if they were no backlog
     with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
         consumer.subscribe([topic_name])
-        await_that(consumer, lambda: len(consumer._delivery.out.ready) > 0)
+        await_that(consumer, lambda: consumer._delivery.out.run is not None)
         first = consumer.position([TopicPartition(topic_name, 0)])[0].offset
         assert len(read(consumer, 30_000 - first, timeout=90)) == 30_000 - first
     assert looks[0] < 30

@@ -107,10 +107,10 @@ def test_an_abort_takes_the_tombstones_back(kafka: KafkaUnderTest, topic_name: s
             if at_once:
                 until(lambda: bool(producer._raw.poll(0.05)) or bool(producer._deliveries.waiting), 60)
             else:
-                assert producer.flush(30) == 0
+                assert producer.flush(120) == 0
                 assert told == [None]
             producer.abort_transaction(30)
-            assert producer.flush(30) == 0
+            assert producer.flush(120) == 0
             assert len(told) == 1, number
         producer.begin_transaction()
         producer.produce(topic_name, None, key)

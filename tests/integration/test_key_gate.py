@@ -150,6 +150,7 @@ def test_a_partition_that_was_full_flows_again_after_it_was_revoked(
             if message is not None:
                 seen.append((message.key(), message.value()))
         consumer.assign(both)
+        consumer.resume(both[1:])
         # 16 in all; what was returned last is processed with the next call, what lay behind held records comes again.
         while {pair for pair in seen if pair[0] in MOVED} != {(k, v) for k in MOVED for v in (b"old", b"new")}:
             seen += read(consumer, 1)

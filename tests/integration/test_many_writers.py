@@ -38,4 +38,4 @@ def test_a_change_commits_while_writers_join_and_leave_during_prepare(kafka: Kaf
         crowd.await_that(lambda: crowd.live() == crowd.knowing(6) == WRITERS, 60)
         assert len(admin.describe(topic_name).writers) == WRITERS + 1
         producer.produce(topic_name, b"after", b"key")
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0

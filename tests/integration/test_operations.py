@@ -55,7 +55,7 @@ def policy(kafka: KafkaUnderTest, topic: str, value: str) -> None:
     entry = ConfigEntry("cleanup.policy", value, incremental_operation=AlterConfigOpType.SET)
     client = kafka.admin()
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    client.incremental_alter_configs([resource])[resource].result(30)
+    client.incremental_alter_configs([resource])[resource].result(120)
 
 
 @pytest.mark.kip("K694-19")
@@ -78,9 +78,9 @@ def test_an_attempt_with_a_stuck_writer_is_seen_and_given_up(kafka: KafkaUnderTe
         ThreadPoolExecutor(1) as pool,
     ):
         producer.produce(topic_name, "0", key)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         growing: Future[Change] = pool.submit(grow)
-        assert collecting.wait(60)
+        assert collecting.wait(120)
         while not (status := admin.change_status(topic_name)).change:
             pass  # between two attempts
         answers = {w.writer: w.answer for w in status.writers}
@@ -105,8 +105,8 @@ def test_an_attempt_with_a_stuck_writer_is_seen_and_given_up(kafka: KafkaUnderTe
         assert done.change is not None
         assert (done.change.count, done.count, done.epoch) == (2, 1, 0)
         with pytest.raises(ControllerFencedError):
-            growing.result(60)
-        assert producer.flush(60) == 0
+            growing.result(120)
+        assert producer.flush(120) == 0
         again = admin.abort(topic_name)
         assert (again.aborted, again.change, again.count) == (False, None, 1)
     assert log(kafka, topic_name, 0, 20) == [str(n).encode() for n in range(20)]
@@ -125,7 +125,7 @@ def test_a_description_shows_modes_writers_and_the_gates_of_a_lagging_group(
     with OrderedProducer({**config, "keyorder.writer.id": topic_name}) as producer:
         for number in range(30):
             producer.produce(topic_name, b"v", f"k{number}")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         for group, count in (("slow", 10), ("done", 30)):
             reading = {**config, "group.id": f"{group}-{topic_name}", "auto.offset.reset": "earliest"}
             with OrderedConsumer({**reading, "enable.auto.commit": False}) as consumer:
@@ -165,7 +165,7 @@ def test_each_retired_partition_has_an_outcome_and_a_failed_purge_is_tried_again
     with OrderedProducer(kafka.client_config()) as producer:
         for number in range(60):
             producer.produce(topic_name, b"v", f"k{number}")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     waiting = admin.delete_partitions(topic_name, 2, delay_ms=3_600_000)
     (outcome,) = waiting.partitions
     assert (outcome.partition_index, outcome.status_code, outcome.error_code) == (2, PartitionStatus.WAITING, 0)
@@ -208,7 +208,7 @@ def test_a_delay_of_none_still_waits_for_groups_until_it_is_forced(kafka: KafkaU
     with OrderedProducer({**config, "keyorder.allow.explicit.partition": True}) as producer:
         for _ in range(10):
             producer.produce(topic_name, b"v", partition=1)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     group = f"slow-{topic_name}"
     with OrderedConsumer({**config, "group.id": group, "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe([topic_name])
@@ -246,11 +246,11 @@ def test_a_topic_that_is_made_while_it_is_adopted_is_waited_for(kafka: KafkaUnde
 
     with ThreadPoolExecutor(1) as pool:
         adopting = pool.submit(adopt)
-        assert begun.wait(30)
+        assert begun.wait(120)
         with pytest.raises(FutureTimeout):
             adopting.result(1.0)  # nobody has made it yet: it is being asked for
-        client.create_topics([NewTopic(topic_name, 3, 1)])[topic_name].result(30)
-        assert adopting.result(60).layout.count == 3
+        client.create_topics([NewTopic(topic_name, 3, 1)])[topic_name].result(120)
+        assert adopting.result(120).layout.count == 3
 
 
 @pytest.mark.kip("K694-08", "K694-10")
@@ -265,7 +265,7 @@ def test_several_topics_are_asked_for_at_once(kafka: KafkaUnderTest, topic_name:
         for name in (first, second):
             for number in range(60):
                 producer.produce(name, b"v", f"k{number}")
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
 
     answers = admin.delete_partitions(
         {

@@ -12,7 +12,7 @@ from keyorder.connector.groups.group_admin import GroupAdmin
 from keyorder.connector.groups.resetting import Point, Target
 from keyorder.partitioner.gates.starts import epoch_of
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, await_that, group_config, moving_key, read, send
+from support.groups import QUICK, await_that, group_config, grown, read, send
 
 
 class Log(KeyRebalanceListener):
@@ -38,7 +38,7 @@ class Log(KeyRebalanceListener):
 def proven(kafka: KafkaUnderTest, group: str, topic: str, partition: int) -> tuple[int, int | None]:
     """(committed offset, epoch that the commit proves), as any other member sees it."""
     client = Consumer(group_config(kafka, group))
-    (found,) = client.committed([TopicPartition(topic, partition)], timeout=20)
+    (found,) = client.committed([TopicPartition(topic, partition)], timeout=120)
     client.close()
     return found.offset, epoch_of(found.metadata)
 
@@ -60,7 +60,7 @@ def pair(kafka: KafkaUnderTest, topic: str, **more: object) -> tuple[OrderedCons
 
 def joined(*members: OrderedConsumer) -> list[bytes | str | None]:
     """Poll until each member owns the partition of its number; what was returned meanwhile, which may come again."""
-    deadline = clock.now() + 60
+    deadline = clock.now() + 180
     got = []
     while [[p.partition for p in m.assignment()] for m in members] != [[p] for p in range(len(members))]:
         assert clock.now() < deadline, [m.assignment() for m in members]
@@ -111,7 +111,7 @@ def fails_once(consumer: OrderedConsumer, match: str) -> None:
         await_that(consumer, lambda: False)
 
 
-def until(done: Callable[[], bool], timeout: float = 30.0) -> None:
+def until(done: Callable[[], bool], timeout: float = 120.0) -> None:
     deadline = clock.now() + timeout
     while not done():
         assert clock.now() < deadline
@@ -162,13 +162,7 @@ def test_a_load_that_failed_is_told_once_and_done_before_the_first_record(
 
 def prepared(kafka: KafkaUnderTest, topic: str) -> tuple[str, TopicAdmin]:
     """1 -> 2 with a moved key's records on both sides."""
-    admin = TopicAdmin(kafka.client_config())
-    admin.create(topic, 1, config=QUICK)
-    key = moving_key(admin, topic, 2)
-    send(kafka, topic, (key, "old"))
-    admin.expand(topic, 2)
-    send(kafka, topic, (key, "new"))
-    return key, admin
+    return grown(kafka, topic), TopicAdmin(kafka.client_config())
 
 
 @pytest.mark.kip("K253-20", "K253-49")
@@ -203,7 +197,7 @@ def test_a_partition_that_returns_at_its_start_is_announced_again(kafka: KafkaUn
     consumer.unsubscribe()
     until(lambda: consumer.poll(0.1) is None and not consumer.assignment())
     log.events.clear()
-    consumer.subscribe([topic_name], listener=log)
+    consumer.subscribe([topic_name], on_assign=lambda c, places: c.resume(places), listener=log)
     assert [m.value() for m in read(consumer, 1)] == [b"new"]
     assert log.events == [("load", 1)]
     consumer.close()

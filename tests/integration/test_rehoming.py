@@ -21,6 +21,7 @@ from keyorder.compaction.strategy import encode_version
 from keyorder.compaction.view import CompactedView
 from keyorder.connector.control.timeline_edit import edit
 from keyorder.connector.crash import REHOMING_STEPS
+from keyorder.connector.topology.claims import Claims
 from keyorder.connector.topology.drain_job import DrainJob
 from keyorder.connector.topology.rehoming import RehomingTerms
 from keyorder.partitioner.changes.rehoming import REHOMED_HEADER, origin_of_copy
@@ -69,7 +70,7 @@ def rebuilt(kafka: KafkaUnderTest, topic: str, group: str, strays: bool = False)
     with OrderedConsumer(config) as consumer:
         consumer.subscribe([topic])
         quiet = 0
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while quiet < 4 or consumer.gates():
             assert time.monotonic() < deadline, (read, wanted, consumer.gates())
             messages = consumer.consume(500, 0.5)
@@ -104,7 +105,7 @@ def retire(
     with OrderedProducer(kafka.client_config()) as producer:
         for name in names[6:]:
             producer.produce(topic, "old", name)
-        producer.flush(10)
+        producer.flush(120)
         admin.expand(topic, 2)
         for name in names:
             producer.produce(topic, f"{name} at 1", name, headers={"mine": b"x"})
@@ -112,13 +113,13 @@ def retire(
         for name in names[:2]:
             producer.produce(topic, None, name)
             del table[name.encode()]
-        producer.flush(10)
+        producer.flush(120)
         admin.shrink(topic, 1, immediate=True)
         producer.produce(topic, "again", names[2])
         producer.produce(topic, None, names[3])
         table[names[2].encode()] = b"again"
         del table[names[3].encode()]
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
     return admin, names, table
 
 
@@ -151,7 +152,7 @@ def test_surviving_values_go_home_and_are_tombstoned(kafka: KafkaUnderTest, topi
     with OrderedProducer(kafka.client_config()) as producer:
         before_writes = len(log(kafka, topic_name, 1))
         producer.produce(topic_name, "next", names[5])
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
     assert len(log(kafka, topic_name, 1)) == before_writes, "behind the purge watermark no move tombstone is needed"
 
 
@@ -167,7 +168,7 @@ def test_by_version_the_highest_goes_home(kafka: KafkaUnderTest, topic_name: str
         def write(*records: tuple[str, str | None, int]) -> None:
             for name, value, version in records:
                 producer.produce(topic_name, value, name, headers=[("v", encode_version(version))])
-            assert producer.flush(20) == 0
+            assert producer.flush(120) == 0
 
         write((before, "first home 9", 9))
         admin.expand(topic_name, 2)
@@ -235,7 +236,7 @@ def writing(kafka: KafkaUnderTest, topic: str, names: list[str], table: Table) -
     finally:
         done.set()
         thread.join()
-        left = producer.flush(60)
+        left = producer.flush(120)
         producer.close()
     assert (left, failures) == (0, [])
 
@@ -257,7 +258,7 @@ def test_killed_at_every_step_it_goes_on_under_live_writers(kafka: KafkaUnderTes
             if i % 5 == 1 and name not in live:
                 producer.produce(topic_name, None, name)
                 del table[name.encode()]
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
     with writing(kafka, topic_name, live, table):
         admin.shrink(topic_name, 4, immediate=True)
         for step in REHOMING_STEPS:
@@ -288,7 +289,7 @@ def test_a_growth_calls_it_off(kafka: KafkaUnderTest, topic_name: str) -> None:
         for name in names[::2]:
             producer.produce(topic_name, "after", name)
             table[name.encode()] = b"after"
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
     assert rebuilt(kafka, topic_name, topic_name) == table
 
 
@@ -319,7 +320,7 @@ def test_a_key_in_an_open_transaction_waits_for_its_end(kafka: KafkaUnderTest, t
         writer.init_transactions(10)
         writer.begin_transaction()
         writer.produce(topic_name, "in a transaction", name)
-        writer.flush(10)
+        writer.flush(120)
         ends[end] = writer
 
     (step,) = admin.drain(topic_name, rehoming=RehomingTerms())
@@ -343,7 +344,7 @@ def test_a_foreign_writers_keys_stay(kafka: KafkaUnderTest, topic_name: str) -> 
     stranger = Producer(kafka.client_config())
     key = keys_of(admin, topic_name, 0, 2, 1)[0].encode()
     stranger.produce(topic_name, b"stray", key, 1)
-    stranger.flush(10)
+    stranger.flush(120)
     (step,) = admin.drain(topic_name, rehoming=RehomingTerms())
     assert step.what.endswith("1 records of keys that never lived here stay")
     assert last_values(kafka, topic_name, 1) == {key: b"stray"}
@@ -370,7 +371,7 @@ def test_the_command_asks_for_consent_where_the_cleaner_deletes_too(kafka: Kafka
     assert (code, json.loads(out)["error"]["type"]) == (3, "ConsentNeededError")
     assert len(last_values(kafka, topic_name, 1)) == 8
 
-    job = DrainJob(kafka.client_config(), lambda: {topic_name: admin.timeline(topic_name)}, tuple)
+    job = DrainJob(kafka.client_config(), lambda: {topic_name: admin.timeline(topic_name)}, Claims())
     told = job.run()
     assert told is not None
     (waiting,) = told["steps"]  # type: ignore[misc]
@@ -424,7 +425,7 @@ def test_the_controller_s_job_re_homes_and_the_cleaner_then_empties(
     kafka = kafka_factory(properties={"log.cleaner.backoff.ms": "200"})
     quick = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.0", "delete.retention.ms": "0"}
     admin, _, table = retire(kafka, topic_name, {**COMPACTED, **quick})
-    job = DrainJob(kafka.client_config(), lambda: {topic_name: admin.timeline(topic_name)}, tuple)
+    job = DrainJob(kafka.client_config(), lambda: {topic_name: admin.timeline(topic_name)}, Claims())
 
     told = job.run()
 
@@ -438,6 +439,6 @@ def test_the_controller_s_job_re_homes_and_the_cleaner_then_empties(
     while any(m.key() != home for m in log(kafka, topic_name, 1)):
         assert time.monotonic() < deadline, [(m.offset(), m.key(), m.value()) for m in log(kafka, topic_name, 1)]
         stranger.produce(topic_name, None, home, 1)
-        stranger.flush(10)
+        stranger.flush(120)
         time.sleep(0.3)  # the age at which a segment may close
     assert rebuilt(kafka, topic_name, topic_name, strays=True) == table

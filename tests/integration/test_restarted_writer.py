@@ -50,7 +50,7 @@ class ByHand:
         slot = writer_slot(self.writer)
         assert slot[0] == WRITERS_TOPIC
         self._producer.produce(*slot[:1], value, key, slot[1], on_delivery=lambda error, m: offsets.append(m.offset()))
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(120) == 0
         return offsets[0]
 
 
@@ -88,7 +88,7 @@ def test_a_report_of_before_the_restart_completes_nothing(kafka: KafkaUnderTest,
             other.ready(change.epoch)
 
     try:
-        change = TopicAdmin(kafka.client_config(), progress).expand(topic_name, 3, timeout=60)
+        change = TopicAdmin(kafka.client_config(), progress).expand(topic_name, 3, timeout=120)
     finally:
         after.lease(LeaseState.LEFT)
         other.lease(LeaseState.LEFT)
@@ -104,7 +104,7 @@ def test_adopters_who_ask_for_different_initial_counts_agree(kafka: KafkaUnderTe
     from confluent_kafka.admin import NewTopic
 
     stock = kafka.admin()
-    stock.create_topics([NewTopic(topic_name, 12)])[topic_name].result(10)
+    stock.create_topics([NewTopic(topic_name, 12)])[topic_name].result(120)
     found: list[int] = []
 
     def adopt(initial: int) -> None:

@@ -11,6 +11,7 @@ from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.compaction.migration import lacking_header
 from keyorder.connector.doctor.findings import Status
 from keyorder.connector.doctor.topics import check_topic
+from keyorder.connector.group_gates import GroupOffsets
 from keyorder.connector.topology.load import LoadMeter
 from keyorder.partitioner.errors import NotAuthorizedError, TopicNotFoundError, UnmanagedTopicError
 from support.cluster import ClusterSpec, KafkaUnderTest
@@ -79,7 +80,7 @@ class Stage:
         failed: list[Any] = []
         with OrderedProducer({**self.app, **self._patience()}) as producer:
             producer.produce(self.topic, b"v", b"k", on_delivery=lambda error, _: failed.append(error))
-            producer.flush(20)
+            producer.flush(120)
         assert failed == [None], failed
 
     def as_transactional_producer(self) -> None:
@@ -90,7 +91,7 @@ class Stage:
             producer.begin_transaction()
             refused: list[Any] = []
             producer.produce(self.topic, b"v", b"k", on_delivery=lambda error, _: refused.append(error))
-            producer.flush(20)
+            producer.flush(120)
             if refused[0] is not None:  # later calls may say no more than that the transaction is in a wrong state
                 raise KafkaException(refused[0])
             offsets = [TopicPartition(self.topic, 0, 0)]
@@ -102,7 +103,7 @@ class Stage:
         TopicAdmin(self.app).create(self.topic, 2)
 
     def as_controller(self) -> None:
-        TopicAdmin(self.app).expand(self.topic, 3, timeout=30)
+        TopicAdmin(self.app).expand(self.topic, 3, timeout=120)
 
     def _patience(self) -> dict[str, Any]:
         return {"keyorder.adopt": False, "keyorder.control.timeout.ms": 8000}
@@ -196,6 +197,17 @@ def test_an_unreadable_sample_is_no_empty_sample(guarded: KafkaUnderTest, topic_
         meter.close()
 
 
+def test_who_may_not_describe_a_group_is_told_so_at_once(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """Not when the time for an answer is over: that would be an unreachable broker."""
+    stage = Stage(guarded, topic_name)
+    stage.prepare("controller")
+    grant_exactly(guarded.admin(), "app", [right for right in RIGHTS if right.role == "controller"], stage.names)
+
+    for groups in ([f"secret-{topic_name}"], [f"secret-{topic_name}-{n}" for n in range(20)]):
+        with pytest.raises(NotAuthorizedError, match=f"group secret-{topic_name}.*GROUP_AUTHORIZATION_FAILED"):
+            GroupOffsets(stage.app, guarded.admin("app"), timeout=3600).committed(groups, topic_name)
+
+
 def test_who_may_not_read_a_topic_adopts_it_only_while_it_is_empty(guarded: KafkaUnderTest, topic_name: str) -> None:
     """How its keys are placed shows in its records alone; the error says who can adopt it, and how."""
     root = guarded.client_config()
@@ -205,7 +217,7 @@ def test_who_may_not_read_a_topic_adopts_it_only_while_it_is_empty(guarded: Kafk
         create(guarded, topic, 2)
     stock = Producer(root)
     stock.produce(full, b"v", b"k")
-    assert stock.flush(10) == 0
+    assert stock.flush(120) == 0
     for topic in (empty, full):
         granted = [right for right in RIGHTS if right.role in ("creator", "producer")]
         grant_exactly(guarded.admin(), "app", granted, {"TOPIC": topic})
@@ -219,4 +231,4 @@ def test_who_may_not_read_a_topic_adopts_it_only_while_it_is_empty(guarded: Kafk
         TopicAdmin(root).adopt(topic)
         with OrderedProducer(app) as producer:
             producer.produce(topic, b"v", b"k")
-            assert producer.flush(20) == 0
+            assert producer.flush(120) == 0

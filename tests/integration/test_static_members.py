@@ -39,7 +39,7 @@ def test_a_leader_that_was_away_during_a_growth_has_the_new_partitions_assigned(
     send(kafka, topic_name, (key, "new"))
 
     with member(kafka, topic_name, "a", strategy) as leader:
-        assert [(m.partition(), m.value()) for m in read(leader, 1, timeout=60)] == [(1, b"new")]
+        assert [(m.partition(), m.value()) for m in read(leader, 1, timeout=120)] == [(1, b"new")]
 
 
 def test_beside_a_member_that_saw_the_growth(kafka: KafkaUnderTest, topic_name: str) -> None:
@@ -52,14 +52,14 @@ def test_beside_a_member_that_saw_the_growth(kafka: KafkaUnderTest, topic_name: 
 
     def settled() -> bool:
         leader.poll(0)
-        group = cluster.describe_consumer_groups([topic_name])[topic_name].result(10)
+        group = cluster.describe_consumer_groups([topic_name])[topic_name].result(120)
         return group.state == ConsumerGroupState.STABLE and len(leader.assignment()) == len(other.assignment()) == 1
 
-    await_that(other, settled, timeout=60)
+    await_that(other, settled, timeout=120)
     leader.close()
     admin.expand(topic_name, 4)
     await_that(
-        other, lambda: other.list_topics(topic_name, timeout=10).topics[topic_name].partitions.keys() == {0, 1, 2, 3}
+        other, lambda: other.list_topics(topic_name, timeout=120).topics[topic_name].partitions.keys() == {0, 1, 2, 3}
     )
     leader = member(kafka, topic_name, "a", "roundrobin")
 
@@ -67,6 +67,6 @@ def test_beside_a_member_that_saw_the_growth(kafka: KafkaUnderTest, topic_name: 
         leader.poll(0.01)
         return sorted(p.partition for p in leader.assignment() + other.assignment()) == [0, 1, 2, 3]
 
-    await_that(other, all_owned, timeout=60)
+    await_that(other, all_owned, timeout=120)
     leader.close()
     other.close()

@@ -31,7 +31,7 @@ def misplaced(kafka: KafkaUnderTest, topic_name: str) -> set[str]:
             topic_name, b"stock", key, headers=[("h", b"x"), ("keyorder-epoch", b"1")],
             on_delivery=lambda error, m: places.update({(m.key() or b"").decode(): m.partition()}),
         )  # fmt: skip
-    assert producer.flush(10) == 0
+    assert producer.flush(120) == 0
     strays = {key for key, partition in places.items() if layout.home(key) != partition}
     assert strays
     return strays
@@ -61,7 +61,7 @@ def test_a_stray_stops_a_group_that_says_fail(kafka: KafkaUnderTest, topic_name:
     consumer.subscribe([topic_name])
     passed: list[Message] = []
     errors: list[StrayError] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(passed) < 2 * len(KEYS) - len(misplaced) or len(errors) < 2 * len(misplaced):
         assert time.monotonic() < deadline
         try:
@@ -87,13 +87,13 @@ def test_strays_go_to_the_dead_letter_topic(kafka: KafkaUnderTest, topic_name: s
     with pytest.raises(TopicNotFoundError):
         consumer.subscribe([topic_name])
     cluster = kafka.admin()
-    cluster.create_topics([NewTopic(dead, 1)])[dead].result(20)
+    cluster.create_topics([NewTopic(dead, 1)])[dead].result(120)
     with pytest.raises(ConfigError, match="is read here"):
         consumer.subscribe([topic_name, dead])
     consumer.subscribe([topic_name])
     messages = read(consumer, 2 * len(KEYS) - len(misplaced))
     places = [TopicPartition(topic_name, p) for p in range(3)]
-    await_that(consumer, lambda: [p.offset for p in consumer.committed(places, 10)] == ends_of(kafka, topic_name))
+    await_that(consumer, lambda: [p.offset for p in consumer.committed(places, 120)] == ends_of(kafka, topic_name))
     assert {(m.key() or b"").decode() for m in messages if m.value() == b"stock"} == set(KEYS) - misplaced
     consumer.close()
     assert consumer.strays == len(misplaced)
@@ -121,7 +121,7 @@ def ends_of(kafka: KafkaUnderTest, topic: str) -> list[int]:
     """The end of each partition's log."""
     client = Consumer(group_config(kafka, "ends"))
     try:
-        return [client.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(3)]
+        return [client.get_watermark_offsets(TopicPartition(topic, p), 120)[1] for p in range(3)]
     finally:
         client.close()
 

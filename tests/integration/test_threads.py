@@ -58,8 +58,8 @@ def test_threads_of_one_producer_keep_every_keys_order_while_the_topic_changes(
             change(topic_name, count)
         done.set()
         for writer in writers:
-            writer.join(60)
-        assert producer.flush(60) == 0
+            writer.join(120)
+        assert producer.flush(120) == 0
     assert [writer.problems for writer in writers] == [[]] * THREADS
     sent = {key: count for writer in writers for key, count in writer.sent.items()}
 
@@ -69,7 +69,7 @@ def test_threads_of_one_producer_keep_every_keys_order_while_the_topic_changes(
         consumer.subscribe([topic_name])
         left = sum(sent.values())
         while left:
-            messages = consumer.consume(1_000, 10)
+            messages = consumer.consume(min(1_000, left), 120)
             assert messages, f"{left} records are missing"
             for message in messages:
                 assert message.error() is None

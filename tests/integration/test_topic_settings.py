@@ -36,7 +36,7 @@ def test_a_topic_made_with_ordered_delivery_off_holds_nothing_until_it_is_switch
         for value in (b"1", b"2"):
             producer.produce(topic_name, value, key)
             producer.produce(topic_name, value, later)
-            assert producer.flush(60) == 0
+            assert producer.flush(120) == 0
             if value == b"1":
                 admin.expand(topic_name, 2)
         group = {**config, "group.id": topic_name, "auto.offset.reset": "earliest", "max.poll.interval.ms": 300_000}
@@ -52,7 +52,7 @@ def test_a_topic_made_with_ordered_delivery_off_holds_nothing_until_it_is_switch
         assert admin.timeline(topic_name).newest.number == 1
         admin.expand(topic_name, 3)
         producer.produce(topic_name, b"3", later)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
     (described,) = admin.describe(topic_name, groups=[topic_name]).groups
     assert described.gates > 0
 
@@ -61,7 +61,7 @@ def test_a_topic_made_with_ordered_delivery_off_holds_nothing_until_it_is_switch
 def test_an_adopted_topic_gets_settings_then_or_later(kafka: KafkaUnderTest, topic_name: str) -> None:
     """`adopt(config)` and `alter`; a second adoption with others is refused, and so are settings that belong elsewhere."""
     client = kafka.admin()
-    client.create_topics([NewTopic(topic_name, 2, 1)])[topic_name].result(30)
+    client.create_topics([NewTopic(topic_name, 2, 1)])[topic_name].result(120)
     admin = TopicAdmin(kafka.client_config())
 
     admin.adopt(topic_name, config={ENABLE: "true", **QUICK})

@@ -24,7 +24,7 @@ def left_by_a_dead_process(kafka: KafkaUnderTest, topic: str, transactional_id: 
     with Producer(kafka.client_config()) as producer:
         slot, partition = writer_slot(writer, transactional_id)
         producer.produce(slot, encode_lease(lease), lease_key(writer, lease.nonce), partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
 
 
 def write(producer: OrderedProducer, topic: str, keys: range) -> None:

@@ -28,9 +28,11 @@ def committed(kafka: KafkaUnderTest, topic: str) -> dict[str, list[int]]:
     """
     config = {**kafka.client_config(), "group.id": "log", "enable.partition.eof": True}
     consumer = Consumer(config)
-    partitions = [TopicPartition(topic, p, 0) for p in consumer.list_topics(topic, timeout=10).topics[topic].partitions]
+    partitions = [
+        TopicPartition(topic, p, 0) for p in consumer.list_topics(topic, timeout=120).topics[topic].partitions
+    ]
     with Consumer({**config, "isolation.level": "read_uncommitted"}) as everything:
-        log_ends = {each.partition: everything.get_watermark_offsets(each, 10)[1] for each in partitions}
+        log_ends = {each.partition: everything.get_watermark_offsets(each, 120)[1] for each in partitions}
     consumer.assign(partitions)
     found: dict[str, list[int]] = defaultdict(list)
     ended: set[int] = set()
@@ -69,14 +71,14 @@ class AbortingWriter(threading.Thread):
                     value = encode_value(self.run_.run, "t", key, seq + 1)
                     producer.produce(self.run_.topic, value, key)
                 if number % 3 == 0:
-                    producer.flush(20)
+                    producer.flush(120)
                     producer.abort_transaction(20)
                 else:
                     producer.commit_transaction(20)
                     self.seqs = {key: seq + 1 for key, seq in self.seqs.items()}
             producer.begin_transaction()
             producer.produce(self.run_.topic, b"aborted tail", "t-0")
-            producer.flush(20)
+            producer.flush(120)
             producer.abort_transaction(20)
 
 
@@ -97,7 +99,7 @@ def test_exactly_once_across_a_growth_and_a_shrink(kafka: KafkaUnderTest, topic_
         run.transformer("e3", "eos", out)
         assert run.shrink(3) == 0
         aborting.stop_.set()
-        aborting.join(60)
+        aborting.join(120)
         assert not aborting.is_alive()
         facts = plain.stop()
         assert facts["left"] == 0
@@ -128,7 +130,7 @@ def test_markers_behind_the_last_record_open_the_gate(kafka: KafkaUnderTest, top
         for end in (writer.commit_transaction, writer.abort_transaction):
             writer.begin_transaction()
             writer.produce(topic_name, "old", key)
-            writer.flush(20)
+            writer.flush(120)
             end(20)
     admin.expand(topic_name, 2)
     send(kafka, topic_name, (key, "new"))
@@ -152,7 +154,7 @@ def test_markers_behind_the_last_record_open_the_gate(kafka: KafkaUnderTest, top
         assert [m.value() for m in read(consumer, 1)] == [b"new"]
     consumer.close()
     with Consumer(group_config(kafka, topic_name)) as stock:
-        (found,) = stock.committed([TopicPartition(topic_name, 0)], 20)
+        (found,) = stock.committed([TopicPartition(topic_name, 0)], 120)
     assert (found.offset, found.metadata) == (4, "ko1:1")
 
 
@@ -179,11 +181,11 @@ def test_a_producer_is_made_anew_after_an_unknown_result(kafka: KafkaUnderTest, 
     assert lost.close() is True
 
     await_that(consumer, lambda: not consumer._commits.transactions.unknown)
-    assert consumer.committed([place], 10)[0].offset == 0
+    assert consumer.committed([place], 120)[0].offset == 0
     newer.begin_transaction()
     newer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), 20)
     newer.commit_transaction(20)
-    assert consumer.committed([place], 10)[0].offset == 1
+    assert consumer.committed([place], 120)[0].offset == 1
     newer.close()
     consumer.close()
 
@@ -198,7 +200,7 @@ first = OrderedProducer(config)
 first.init_transactions(20)
 first.begin_transaction()
 first.produce(topic, "stale", key)
-first.flush(20)
+first.flush(120)
 print("open", flush=True)
 sys.stdin.readline()
 try:
@@ -240,7 +242,7 @@ def test_a_transactional_writer_that_outlives_its_lease_is_fenced(kafka: KafkaUn
             frozen.stdin.write("go on\n")
             frozen.stdin.flush()
             assert frozen.stdout.readline() == "fatal\n"
-            assert frozen.wait(60) == 0
+            assert frozen.wait(120) == 0
         finally:
             frozen.kill()
 

@@ -11,10 +11,10 @@ from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector.consuming.gates.gate_status import Gate
 from keyorder.partitioner.errors import AssignmentError
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, group_config, moving_key, read, send
+from support.groups import QUICK, group_config, grown, moving_key, read, send
 
 
-def await_gate(consumer: OrderedConsumer, wanted: Callable[[Gate], bool], timeout: float = 30.0) -> Gate:
+def await_gate(consumer: OrderedConsumer, wanted: Callable[[Gate], bool], timeout: float = 120.0) -> Gate:
     """Poll until a closed gate looks like that."""
     deadline = time.monotonic() + timeout
     while True:
@@ -23,17 +23,6 @@ def await_gate(consumer: OrderedConsumer, wanted: Callable[[Gate], bool], timeou
             if wanted(gate):
                 return gate
         assert time.monotonic() < deadline, f"never; gates: {consumer.gates()}"
-
-
-def grown(kafka: KafkaUnderTest, topic: str) -> str:
-    """A topic of one partition, grown to two, with one record of a moved key before and one after."""
-    admin = TopicAdmin(kafka.client_config())
-    admin.create(topic, 1, config=QUICK)
-    key = moving_key(admin, topic, 2)
-    send(kafka, topic, (key, "old"))
-    admin.expand(topic, 2)
-    send(kafka, topic, (key, "new"))
-    return key
 
 
 @pytest.mark.kip("C-11", "K253-54")
@@ -83,7 +72,7 @@ def test_an_open_transaction_in_the_origin_is_named(kafka: KafkaUnderTest, topic
     stock.init_transactions(20)
     stock.begin_transaction()
     stock.produce(topic_name, b"pending", key, 0)
-    stock.flush(10)
+    stock.flush(120)
     admin.expand(topic_name, 2)
     send(kafka, topic_name, (key, "new"))
     consumer = OrderedConsumer(group_config(kafka, topic_name))
@@ -115,7 +104,7 @@ def test_a_commit_that_goes_back_is_named(kafka: KafkaUnderTest, topic_name: str
     await_gate(consumer, lambda g: g.at_offset == 3)
 
     stock.commit(offsets=[TopicPartition(topic_name, 0, 1, "ko1:0")], asynchronous=False)
-    gate = await_gate(consumer, lambda g: g.reason == "the committed offset went back")
+    gate = await_gate(consumer, lambda g: g.reason == "the committed offset was rewound")
 
     assert "from 3 to 1" in gate.detail
     stock.close()

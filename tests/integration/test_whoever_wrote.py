@@ -60,7 +60,7 @@ def fill(
 
     for key in keys:
         producer.produce(topic, value, key, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return places
 
 
@@ -171,7 +171,7 @@ def test_a_topic_without_a_timeline_that_orderedproducers_wrote_is_refused(
     create(kafka, topic_name, 3)
     producer = Producer({**kafka.client_config(), "partitioner": "murmur2"})
     producer.produce(topic_name, b"v", b"k", headers=[("keyorder-epoch", b"4")])
-    assert producer.flush(10) == 0
+    assert producer.flush(120) == 0
     admin = TopicAdmin(kafka.client_config())
     for accept in (False, True):
         with pytest.raises(OrphanedTopicError, match="keyorder-epoch"):
@@ -191,7 +191,7 @@ def test_the_look_goes_back_behind_records_without_a_key(kafka: KafkaUnderTest, 
     for keyed in (False, True, False):
         for i in range(10 if keyed else 700):
             producer.produce(topic_name, b"v", b"k%d" % i if keyed else None)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     assert sample_keys(kafka.client_config(), topic_name, 1).records == 10
 
 
@@ -206,7 +206,7 @@ def test_only_the_import_changes(kafka: KafkaUnderTest, topic_name: str) -> None
         for round_ in range(10, 20):
             for key in keys:
                 producer.produce(topic_name, str(round_), key)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     consumer = OrderedConsumer(group_config(kafka, topic_name))
     consumer.subscribe([topic_name])
     seen: dict[bytes, list[int]] = {}
@@ -278,7 +278,7 @@ def test_nothing_of_a_group_remains_of_a_look(kafka: KafkaUnderTest, topic_name:
     create(kafka, topic_name, 2)
     fill(kafka, topic_name, some_keys(20), "consistent")
     TopicAdmin(kafka.client_config()).sample(topic_name)
-    groups = kafka.admin().list_consumer_groups(request_timeout=10).result(15)
+    groups = kafka.admin().list_consumer_groups(request_timeout=120).result(120)
     assert "keyorder-key-sample" not in {group.group_id for group in groups.valid or ()}
 
 
@@ -306,13 +306,13 @@ def test_a_compacted_topic_is_a_table_under_another_hash(kafka: KafkaUnderTest, 
                 expected[key.encode()] = f"{key}-{round_}".encode()
                 if deleted:
                     del expected[key.encode()]
-            assert producer.flush(20) == 0
+            assert producer.flush(120) == 0
             if round_ == 0:
                 admin.expand(topic_name, 5)
         admin.shrink(topic_name, 2, immediate=True)
         producer.produce(topic_name, b"again", min(retired))
         expected[min(retired).encode()] = b"again"
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         steps = admin.drain(topic_name, rehoming=RehomingTerms(slice_keys=3))
     assert all(step.done for step in steps), steps
     with CompactedView(kafka.client_config(), topic_name) as view:
@@ -389,7 +389,7 @@ def test_the_doctor_and_the_plan_say_where_a_stock_producer_is_right(
     assert "may go on afterwards" in planned(6)[0]  # nobody writes it, so whoever does is a stock producer
     with OrderedProducer(kafka.client_config()) as producer:
         producer.produce(topic_name, b"v", b"k")
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         assert planned(6) == planned(7) == []
         for count in (6, 7, 6):
             (admin.expand if count >= admin.describe(topic_name).layout.count else admin.shrink)(topic_name, count)
@@ -403,7 +403,7 @@ def test_the_doctor_and_the_plan_say_where_a_stock_producer_is_right(
         stock = Producer(kafka.client_config())
         for key in moved:
             stock.produce(topic_name, b"v", key, layout.home(key))
-        assert stock.flush(20) == 0
+        assert stock.flush(120) == 0
         (text,) = planned(7)
         assert f"{len(moved)} of the newest records are a stock producer's" in text
         assert "3, 6, 12, 24" in text
@@ -434,7 +434,7 @@ def test_records_of_an_open_transaction_count(kafka: KafkaUnderTest, topic_name:
     producer.begin_transaction()
     for key in some_keys(50):
         producer.produce(topic_name, b"v", key)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     admin = TopicAdmin(kafka.client_config())
     assert admin.sample(topic_name).explaining == ("crc32",)
     producer.abort_transaction(20)

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from keyorder.partitioner.gates.gate import Gate, Gates, Opened, Road, consistent_starts
+from keyorder.partitioner.gates.gate import Gate, GateDependency, Gates, Opened, consistent_starts
 from model.histories import Frame, History, Record
 from model.search import Fault, Label
 
@@ -47,8 +47,8 @@ GUARDS = {
 class Unchained(Opened):
     """The gate without its second line."""
 
-    def _kept_closed(self, road: Road, gate: Gate) -> int:
-        return len(road.epochs)
+    def _kept_closed(self, dependency: GateDependency, gate: Gate) -> int:
+        return len(dependency.epochs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from keyorder.partitioner.gates.starts import (
     checked,
     flushed_epoch,
     founded,
-    founding_offsets,
+    initial_offsets,
     metadata_of,
     state_of,
 )
@@ -29,7 +29,7 @@ Places = dict[int, tuple[int, str]]
 
 
 @dataclass
-class Owned:
+class PartitionState:
     """An owned partition. position: the oldest offset that is not processed. done: what is processed beyond it."""
 
     partition: int
@@ -60,7 +60,7 @@ class Member(Process):
         self.strays = 0
         self.told_at = 0.0
         self._cluster, self._group = cluster, group
-        self._owned: dict[int, Owned] = {}
+        self._owned: dict[int, PartitionState] = {}
         self._starting: set[int] = set()
         self._giving: list[int] = []
         self._going: set[int] = set()
@@ -71,7 +71,7 @@ class Member(Process):
         self._as_of = -inf
         self._looking = False
         self._others: dict[int, Commit] = {}
-        self._asking = self._committing = self._founding = False
+        self._asking = self._committing = self._initial_commit = False
         self._wire = self._answers = 0.0
         self._ownership = 0
         self._busy: int | None = None
@@ -121,7 +121,7 @@ class Member(Process):
         self.wake()
 
     def _start_what_may(self) -> None:
-        """Ask for the group's commits; the owner of partition 0 founds the group."""
+        """Ask for the group's commits; the owner of partition 0 makes its initial commit."""
         if self._starting and not self._asking:
             self._asking = True
             self.later(self.world.delay(), self._commits_came, self._group.committed(), set(self._starting))
@@ -140,9 +140,9 @@ class Member(Process):
         elif (
             0 in starting & self._starting
             and state_of(self._group.committed()) is GroupState.BIRTH
-            and not self._founding
+            and not self._initial_commit
         ):
-            self._founding = True
+            self._initial_commit = True
             self._list_ends({}, len(self._cluster.partitions), self._ownership)
 
     def _list_ends(self, ends: dict[int, int], count: int, ownership: int) -> None:
@@ -156,25 +156,25 @@ class Member(Process):
 
     def _found(self, ends: dict[int, int], ownership: int) -> None:
         assert self._timeline is not None
-        starts = founding_offsets(
+        starts = initial_offsets(
             self._group.name, self._timeline, {}, dict.fromkeys(ends, 0), ends, self._group.from_latest
         )
         metadata = metadata_of(self._timeline.newest.number)
-        self._founding = False
+        self._initial_commit = False
         places = {p: (offset, metadata) for p, offset in starts.items()}
-        # A member founds inside its poll: it still owns partition 0 when the commit is made.
+        # The initial commit is made inside the poll: the member still owns partition 0 then.
         if self._ownership == ownership and self._group.commit(self, places):
             self._group.starts = dict(starts)
 
     def _begin(self, p: int, offset: int, commit: Commit | None) -> None:
         self._starting.discard(p)
-        owned = self._owned[p] = Owned(
+        owned = self._owned[p] = PartitionState(
             p, offset, None if commit is None else commit.offset, None if commit is None else commit.ahead
         )
         owned.cursor = Cursor(self, self._cluster.partitions[p], lambda row, o: self._fetched(owned, row, o), offset)
         self._opened = None
 
-    def _fetched(self, owned: Owned, row: Row, offset: int) -> None:
+    def _fetched(self, owned: PartitionState, row: Row, offset: int) -> None:
         owned.queue.append((offset, row, self.clock()))
 
     # The view.
@@ -210,7 +210,7 @@ class Member(Process):
             if owned is not None and owned.queue and p not in self._going and self._next(owned):
                 return
 
-    def _next(self, owned: Owned) -> bool:
+    def _next(self, owned: PartitionState) -> bool:
         """Deliver the partition's next record, if it may go."""
         assert self._timeline is not None
         assert self._routing is not None
@@ -238,7 +238,7 @@ class Member(Process):
             return True
         return False
 
-    def _judged(self, owned: Owned, offset: int, row: Row, fetched_at: float) -> bool:
+    def _judged(self, owned: PartitionState, offset: int, row: Row, fetched_at: float) -> bool:
         """Whether the view is new enough to judge a record by it: its age, the hint, the hash."""
         assert self._timeline is not None
         assert self._routing is not None
@@ -253,11 +253,11 @@ class Member(Process):
             self.strays += stray
         return True
 
-    def _limit(self, owned: Owned) -> float:
+    def _limit(self, owned: PartitionState) -> float:
         gate = self._look_at_gates().first_closed(owned.partition)
         return inf if gate is None else gate.begins
 
-    def _key_may_go(self, owned: Owned, offset: int, row: Row) -> bool:
+    def _key_may_go(self, owned: PartitionState, offset: int, row: Row) -> bool:
         assert self._gates is not None
         assert self._routing is not None
         gate = self._gates.entry(self._routing.of(row.key).moves, owned.partition, offset)
@@ -277,12 +277,12 @@ class Member(Process):
         commit = self._others.get(q)
         return 0 if commit is None else commit.offset
 
-    def _deliver(self, owned: Owned, offset: int, row: Row) -> None:
+    def _deliver(self, owned: PartitionState, offset: int, row: Row) -> None:
         self._busy = offset
         self.world.record(Kind.DELIVER_START, self.name, self._group.name, owned.partition, offset, row.value)
         self.later(0.001 + self._work * self.world.random(), self._delivered, owned, offset, row)
 
-    def _delivered(self, owned: Owned, offset: int, row: Row) -> None:
+    def _delivered(self, owned: PartitionState, offset: int, row: Row) -> None:
         self.world.record(Kind.DELIVER_END, self.name, self._group.name, owned.partition, offset, row.value)
         self._group.delivered.add((owned.partition, offset))
         self._busy = None
@@ -326,7 +326,7 @@ class Member(Process):
             self._committing = True
             self._send_commit(due, lambda: None)
 
-    def _place(self, owned: Owned) -> tuple[int, str]:
+    def _place(self, owned: PartitionState) -> tuple[int, str]:
         assert self._timeline is not None
         offset = int(min(owned.position, self._founded_below(owned)))
         ahead = ""
@@ -343,7 +343,7 @@ class Member(Process):
             ahead = encode_ahead(Ahead(upto, pending), offset)
         return offset, metadata_of(flushed_epoch(self._timeline, owned.partition, offset), ahead=ahead)
 
-    def _founded_below(self, owned: Owned) -> float:
+    def _founded_below(self, owned: PartitionState) -> float:
         """A position stays below a gate as long as an origin of it has no commit."""
         assert self._gates is not None
         if not self._group.gate_keys:
@@ -352,13 +352,13 @@ class Member(Process):
         unfounded = (g.begins for g in self._gates.of(owned.partition) if any(q not in known for q, _ in g.origins))
         return max(min(unfounded, default=inf), owned.committed or 0)
 
-    def _send_commit(self, owned: list[Owned], then: Callable[[], None]) -> None:
+    def _send_commit(self, owned: list[PartitionState], then: Callable[[], None]) -> None:
         places = {o.partition: self._place(o) for o in owned}
         # One connection: commits and their answers keep their order.
         self._wire = max(self._wire, self.world.now + self.world.delay())
         self.world.at(self._wire, self._at_broker, owned, places, then)
 
-    def _at_broker(self, owned: list[Owned], places: Places, then: Callable[[], None]) -> None:
+    def _at_broker(self, owned: list[PartitionState], places: Places, then: Callable[[], None]) -> None:
         taken = self._group.commit(self, places)
         if taken and not self.alive:
             for p, (offset, _) in places.items():
@@ -366,7 +366,7 @@ class Member(Process):
         self._answers = max(self._answers, self.world.now + self.world.delay())
         self.world.at(self._answers, self.run, self._committed, owned, places, taken, then)
 
-    def _committed(self, owned: list[Owned], places: Places, taken: bool, then: Callable[[], None]) -> None:
+    def _committed(self, owned: list[PartitionState], places: Places, taken: bool, then: Callable[[], None]) -> None:
         self._committing = False
         if taken:
             for each in owned:

@@ -12,10 +12,10 @@ from keyorder.partitioner.changes.change import ChangeMachine
 from keyorder.partitioner.changes.events import TimelineVisible
 from keyorder.partitioner.gates import starts
 from keyorder.partitioner.gates.ahead import Ahead
-from keyorder.partitioner.gates.gate import Gates, Opened, Road
+from keyorder.partitioner.gates.gate import GateDependency, Gates, Opened
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline
-from keyorder.partitioner.writers.lanes import Cohort
+from keyorder.partitioner.writers.fast_path import InFlight
 from keyorder.partitioner.writers.lease import LeaseKeeper, Standing
 from keyorder.partitioner.writers.members import WriterSet
 from keyorder.partitioner.writers.sending import TopicSending
@@ -66,7 +66,7 @@ def a_record_overtakes_held_ones(patch: Patch) -> None:
 @mutant
 def a_timed_out_record_counts_as_gone(patch: Patch) -> None:
     """A record that timed out counts as resolved at once; it may still be appended."""
-    patch.setattr(Cohort, "resolved", lambda self, now: self.unresolved == 0)
+    patch.setattr(InFlight, "resolved", lambda self, now: self.unresolved == 0)
 
 
 @mutant
@@ -157,8 +157,8 @@ def gates_are_open(patch: Patch) -> None:
 def gates_without_the_chain(patch: Patch) -> None:
     """A gate does not wait for the older gates of its origin."""
 
-    def alone(self: Opened, road: Road, gate: Any) -> int:
-        return len(road.epochs)
+    def alone(self: Opened, dependency: GateDependency, gate: Any) -> int:
+        return len(dependency.epochs)
 
     patch.setattr(Opened, "_kept_closed", alone)
 
@@ -170,8 +170,8 @@ def the_oldest_gate_alone(patch: Patch) -> None:
 
     def init(self: Gates, timeline: Timeline) -> None:
         original(self, timeline)
-        for road in self._roads.values():
-            del road.epochs[1:], road.ends[1:]
+        for dependency in self._dependencies.values():
+            del dependency.epochs[1:], dependency.ends[1:]
 
     patch.setattr(Gates, "__init__", init)
 

@@ -1,6 +1,6 @@
 """Simulated histories of the real state machines: nothing lost, reordered, repeated against the rules, or stuck.
 
-`make simulate` runs a hundred thousand; `SEED=n make simulate` repeats one and prints what it was.
+`make simulate-machines` runs a hundred thousand; with `SEED=n` it repeats one and prints what it was.
 """
 
 from __future__ import annotations

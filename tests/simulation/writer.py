@@ -10,7 +10,7 @@ from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.records.control_records import Lease, Ready
 from keyorder.partitioner.routing import Route
 from keyorder.partitioner.timeline import Timeline
-from keyorder.partitioner.writers.lanes import Cohort
+from keyorder.partitioner.writers.fast_path import InFlight
 from keyorder.partitioner.writers.lease import LeaseKeeper, LeaseTerms, Standing
 from keyorder.partitioner.writers.sending import Held, TopicSending
 from simulation.cluster import DELIVERY_TIMEOUT, TOPIC, Cluster, Connection, Cursor, Row
@@ -105,26 +105,26 @@ class Writer(Process):
 
     def _hand_over(self, value: Value, key: bytes, route: Route) -> None:
         assert self.sending is not None
-        cohort = self.sending.cohort(route.home)
-        cohort.unresolved += 1
+        in_flight = self.sending.in_flight(route.home)
+        in_flight.unresolved += 1
         self.on_the_way += 1
         partition = self._cluster.partitions[route.home]
         connection = self._connections.setdefault(route.home, Connection(self, partition))
-        connection.send(Row(key, value, route.hint), partial(self._delivered, value, key, cohort))
+        connection.send(Row(key, value, route.hint), partial(self._delivered, value, key, in_flight))
 
-    def _delivered(self, value: Value, key: bytes, cohort: Cohort, offset: int | None) -> None:
+    def _delivered(self, value: Value, key: bytes, in_flight: InFlight, offset: int | None) -> None:
         assert self.sending is not None
-        cohort.unresolved -= 1
+        in_flight.unresolved -= 1
         self.on_the_way -= 1
         if offset is None:
-            cohort.settles_at = self.clock() + REQUEST_TIMEOUT
+            in_flight.settles_at = self.clock() + REQUEST_TIMEOUT
             self.world.record(Kind.SEND_UNKNOWN, self.name, value=value)
             for held in self.sending.drop_key(key):
                 self.world.record(Kind.SEND_FAIL, self.name, value=held.record)
         else:
-            self.world.record(Kind.SEND_OK, self.name, partition=cohort.partition, offset=offset, value=value)
-            known = self.sending.acknowledged.get(cohort.partition, 0)
-            self.sending.acknowledged[cohort.partition] = max(known, offset + 1)
+            self.world.record(Kind.SEND_OK, self.name, partition=in_flight.partition, offset=offset, value=value)
+            known = self.sending.acknowledged.get(in_flight.partition, 0)
+            self.sending.acknowledged[in_flight.partition] = max(known, offset + 1)
         self.wake()
 
     # The session.

@@ -77,7 +77,7 @@ def configure(kafka: KafkaUnderTest, topic: str, settings: Mapping[str, str]) ->
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = kafka.admin()
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+        future.result(120)
     shown = topic_config(admin, topic, kafka.bootstrap_servers)
     while any(shown[name] != value for name, value in settings.items()):
         time.sleep(0.02)
@@ -95,7 +95,7 @@ def clean(kafka: KafkaUnderTest, topic: str, timeout: float = 60) -> list[Kept]:
     while True:
         for p in range(len(producer.list_topics(topic, 30).topics[topic].partitions)):
             producer.produce(topic, b"", ROLLER, p)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         kept = dump(kafka, topic)
         if len({(each.partition, each.key) for each in kept}) == len(kept):
             configure(kafka, topic, {"min.compaction.lag.ms": HELD["min.compaction.lag.ms"]})

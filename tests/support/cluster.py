@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from confluent_kafka.admin import AdminClient
 from keyorder.connector.local.cluster import LocalCluster
 
+PATIENT = {"broker.session.timeout.ms": "120000"}
+
 
 @dataclass(frozen=True)
 class ClusterSpec:
@@ -19,6 +21,15 @@ class ClusterSpec:
     brokers: int = 1
     users: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, str]:
+        """The properties of each broker.
+
+        The only broker stays in the cluster when the machine stands still for a moment. It would be fenced else, and a
+        client that asks then is told of no broker at all, which librdkafka believes until its next look, in five minutes.
+        A broker that is killed and started again waits for its session to end: tests that do so name a shorter one.
+        """
+        return (PATIENT if self.brokers == 1 else {}) | dict(self.properties)
 
 
 class KafkaUnderTest(ABC):
@@ -64,8 +75,11 @@ class ProcessKafka(KafkaUnderTest):
 
     def __init__(self, spec: ClusterSpec, version: str) -> None:
         self.brokers = spec.brokers
-        self.cluster = LocalCluster(brokers=spec.brokers, version=version, users=spec.users, properties=spec.properties)
+        self.cluster = self._new_cluster(spec, version)
         self.cluster.start()
+
+    def _new_cluster(self, spec: ClusterSpec, version: str) -> LocalCluster:
+        return LocalCluster(brokers=spec.brokers, version=version, users=spec.users, properties=spec.settings())
 
     @property
     def bootstrap_servers(self) -> str:

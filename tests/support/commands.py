@@ -10,6 +10,13 @@ from keyorder.connector.cli.main import _run
 from support.cluster import KafkaUnderTest
 
 
+class Document(dict[str, Any]):
+    """What a command printed; a part that is not there shows all of it: mostly the command's own error."""
+
+    def __missing__(self, key: str) -> Any:
+        raise AssertionError(f"no {key!r} in {dict(self)}")
+
+
 class Run(NamedTuple):
     """What a command did."""
 
@@ -19,8 +26,7 @@ class Run(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        parsed: dict[str, Any] = json.loads(self.out)
-        return parsed
+        return Document(json.loads(self.out))
 
     @property
     def error(self) -> dict[str, Any]:

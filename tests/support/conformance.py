@@ -41,7 +41,7 @@ _SECTIONS = {
 _MEANINGS = {
     "exact": "the same behaviour, from clients of a stock cluster",
     "equivalent": "another mechanism with the same result for the application",
-    "beyond": "more than the text asks, or a mended hole of it",
+    "beyond": "more than the text asks, or a fixed gap in it",
     "impossible": "needs a changed broker, or concerns its inside alone",
     "not yet": "missing, in whole or in the part that counts",
 }

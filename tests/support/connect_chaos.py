@@ -43,7 +43,7 @@ class Writer(threading.Thread):
 
     def finish(self) -> dict[str, int]:
         self._done.set()
-        self.join(60)
+        self.join(120)
         assert not self.is_alive()
         assert not self.failed, self.failed[:3]
         return dict(self.last)

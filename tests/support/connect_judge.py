@@ -21,7 +21,7 @@ from keyorder.connector.connect.api.schema import Schema
 from keyorder.connector.local.jars import ensure_jars
 from keyorder.connector.local.java import find_java
 from keyorder.connector.local.repository import cache_dir
-from keyorder.connector.local.versions import parse_lock
+from keyorder.connector.local.versions import load_lock, parse_lock
 
 FOLDER = Path(__file__).parents[1] / "connector" / "connect" / "jvm"
 _LOCK = FOLDER / "connect-4.1.2.lock.json"
@@ -35,6 +35,12 @@ def connect_jars() -> list[Path]:
     """Kafka Connect of one version, with all that its worker needs, verified."""
     lock = parse_lock(json.loads(_LOCK.read_text("utf-8")))
     return ensure_jars(lock, cache_dir() / f"connect-{lock.version}")
+
+
+def worker_jars() -> list[Path]:
+    """With the library that keeps the levels of loggers, which the worker's REST shows."""
+    log4j = [jar for jar in ensure_jars(load_lock("4.1.2")) if jar.name.startswith("log4j-")]
+    return [*connect_jars(), *log4j]
 
 
 def class_path(jars: Sequence[Path]) -> str:
@@ -92,7 +98,7 @@ class Judge:
         """End it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
 
 
 # -- values as both can read them ------------------------------------------------------------------------------------

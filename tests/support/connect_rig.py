@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from keyorder.connector import clock
-from keyorder.connector.connect import ConfigDef, SinkConnector, SinkRecord, SinkTask
+from keyorder.connector.connect import ConfigDef, RetriableError, SinkConnector, SinkRecord, SinkTask
 from keyorder.connector.connect.runtime.launch import Parts, standalone
 from keyorder.connector.connect.runtime.operations.operations import Operations
 from support.cluster import KafkaUnderTest
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def until(condition: Callable[[], Any], what: str | Callable[[], str], patience: float = PATIENCE) -> Any:
@@ -72,9 +72,13 @@ def running(operations: Operations, name: str, tasks: int = 1) -> None:
 
 
 class MemorySink(SinkConnector):
-    """Keeps what its tasks were given in `MemorySink.seen`, by connector; `bad` values are reported or fail."""
+    """Keeps what its tasks were given in `MemorySink.seen`, by connector; `bad` values are reported or fail.
+
+    A `later` value is to be put again, as is all that was put with it, until it is among the good ones; `tried` has it then.
+    """
 
     seen: dict[str, list[SinkRecord]] = {}
+    tried: set[str] = set()
     flushed: dict[str, int] = {}
     good: set[str] = set()
     lock = threading.Lock()
@@ -106,6 +110,11 @@ class MemoryTask(SinkTask):
         self._name = config["name"]
 
     def put(self, records: Sequence[SinkRecord]) -> None:
+        later = {value for r in records if (value := str(r.value)).startswith("later") and value not in MemorySink.good}
+        if later:
+            MemorySink.tried |= later
+            self.context.timeout(0.05)
+            raise RetriableError("not yet")
         for record in records:
             if str(record.value).startswith("bad") and record.value not in MemorySink.good:
                 error = ValueError(f"no {record.value} here")
@@ -159,22 +168,27 @@ class RestClient:
     """A worker's REST, as a user of Kafka Connect calls it."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        self.http = httpx.Client(base_url=url, timeout=60.0, **options)
+        self.http = httpx.Client(base_url=url, timeout=120.0, **options)
         self.worker_id = url.partition("://")[2]
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         return self.http.request(method, path, json=body, **options)
 
     def ok(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON of an answer that must be a success. A rebalance under way is waited for, as users do."""
+        """The JSON of an answer that must be a success."""
+        found = self.settled(method, path, body)
+        assert found.is_success, found.text
+        return found.json() if found.content else None
+
+    def settled(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """The answer. A rebalance under way is waited for, as users do."""
 
         def answer() -> httpx.Response | None:
             found = self(method, path, body)
             return None if found.status_code == 409 and "momentarily" in found.text else found
 
-        found = until(answer, f"{method} {path} is answered")
-        assert found.is_success, found.text
-        return found.json() if found.content else None
+        response: httpx.Response = until(answer, f"{method} {path} is answered")
+        return response
 
     def states(self, name: str) -> tuple[str, list[str]]:
         """(the connector's state, its tasks')."""
@@ -192,12 +206,17 @@ class RestClient:
         )
 
 
+def await_leader(url: str, **options: Any) -> None:
+    """Return when the worker knows its group's leader: until then it says of what the leader does that it cannot now."""
+    assert RestClient(url, **options).settled("DELETE", "/connectors/none-of-this-name").status_code == 404
+
+
 def committed_values(kafka: KafkaUnderTest, topic: str) -> list[str]:
     """Every value that a read_committed consumer sees, partition by partition."""
     reader = Consumer(
         {**kafka.client_config(), "group.id": "eos", "enable.partition.eof": True, "enable.auto.commit": False}
     )
-    partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = reader.list_topics(topic, timeout=120).topics[topic].partitions
     reader.assign([TopicPartition(topic, p, 0) for p in partitions])
     left, found = set(partitions), []
     while left:

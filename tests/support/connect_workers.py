@@ -60,7 +60,7 @@ class WorkerGroup:
     def stop(self, number: int) -> int:
         """SIGTERM: a graceful end. Returns the exit status."""
         self._processes[number].terminate()
-        return self._processes[number].wait(60)
+        return self._processes[number].wait(120)
 
     def log(self, number: int) -> str:
         """The end of a worker's stderr."""

@@ -14,7 +14,7 @@ def put(kafka: KafkaUnderTest, slot: Slot, key: bytes, value: bytes | None) -> i
     offsets: list[int] = []
     producer = Producer({**kafka.client_config(), "acks": "all"})
     producer.produce(slot[0], value, key, slot[1], on_delivery=lambda error, m: offsets.append(m.offset()))
-    assert producer.flush(10) == 0
+    assert producer.flush(120) == 0
     return offsets[0]
 
 

@@ -69,7 +69,7 @@ class DockerKafka(KafkaUnderTest):
         self.brokers = spec.brokers
         ports = free_ports(spec.brokers)
         nodes = [Node(i + 1, port, CONTROLLER_PORT) for i, port in enumerate(ports)]
-        self._plan = ClusterPlan(image.partition(":")[2], nodes, spec.users, spec.properties)
+        self._plan = ClusterPlan(image.partition(":")[2], nodes, spec.users, spec.settings())
         self._network = Network()
         self._network.create()
         self._containers: list[BrokerContainer] = []
@@ -121,7 +121,7 @@ class DockerKafka(KafkaUnderTest):
         container = self._containers[i - 1].get_wrapped_container()
         container.kill(signal=signal.Signals(sig).name)
         if sig == signal.SIGKILL:
-            container.wait(timeout=30)
+            container.wait(timeout=120)
 
     def start_broker(self, i: int) -> None:
         self._containers[i - 1].get_wrapped_container().start()

@@ -12,7 +12,7 @@ from keyorder.partitioner.epochs import ChangePhase
 from support.cluster import KafkaUnderTest
 
 
-def until(condition: Callable[[], bool], timeout: float = 60.0) -> None:
+def until(condition: Callable[[], bool], timeout: float = 120.0) -> None:
     """Return once it holds."""
     deadline = time.monotonic() + timeout
     while not condition():

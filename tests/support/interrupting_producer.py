@@ -27,7 +27,7 @@ def main() -> None:
         faulthandler.dump_traceback_later(SECONDS_TO_HANG, exit=True)
         producer = OrderedProducer(config)
         producer.produce(topic, b"first", b"k")
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         seen: list[Any] = []
 
         def handler(*_: object, producer: OrderedProducer = producer, seen: list[Any] = seen) -> None:

@@ -57,7 +57,7 @@ def grant_exactly(admin: AdminClient, user: str, granted: list[Right], names: di
         ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY
     )
     for future in admin.delete_acls([mine]).values():
-        future.result(10)
+        future.result(120)
     wanted = {
         (_TYPES[r.resource], r.on(names), AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", r.operation).upper()])
         for r in granted
@@ -68,10 +68,10 @@ def grant_exactly(admin: AdminClient, user: str, granted: list[Right], names: di
     ]
     if bindings:
         for created in admin.create_acls(bindings).values():
-            created.result(10)
+            created.result(120)
 
     def known() -> set[tuple[ResourceType, str, AclOperation]]:
-        return {(a.restype, a.name, a.operation) for a in admin.describe_acls(mine).result(10)}
+        return {(a.restype, a.name, a.operation) for a in admin.describe_acls(mine).result(120)}
 
     Retrying(stop=stop_after_delay(20), wait=wait_fixed(0.02), retry=retry_if_result(lambda found: found != wanted))(
         known

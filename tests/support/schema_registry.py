@@ -62,4 +62,4 @@ class SchemaRegistryServer:
     def stop(self) -> None:
         """End it; nothing of it stays but the archive."""
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(120)

@@ -49,7 +49,7 @@ class SilentWriter(threading.Thread):
         self._producer.produce(
             topic, encode_lease(lease), lease_key(self.writer, self._nonce), partition, on_delivery=self._landed
         )
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(120) == 0
 
     def _landed(self, error: Any, message: Any) -> None:
         assert error is None, error

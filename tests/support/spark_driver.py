@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,7 +40,7 @@ class SparkDriver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, "PYTHONFAULTHANDLER": "1", **(env or {})},
                 start_new_session=True,
             )
         self.finished = -1
@@ -52,11 +53,23 @@ class SparkDriver:
         """Whether the driver itself runs."""
         return self._process.poll() is None
 
-    def await_batch(self, number: int, timeout: float = 240.0) -> None:
-        """Return when batch `number` is finished; fails when the driver ends before."""
+    def await_batch(self, number: int, timeout: float = 600.0) -> None:
+        """Return when batch `number` is finished; fails when the driver ends before, or for `timeout` seconds no batch does."""
         with self._news:
-            done = self._news.wait_for(lambda: self.finished >= number or not self._reader.is_alive(), timeout)
-        assert self.finished >= number, f"the driver stopped ({done}): {self._log.read_text()[-4000:]}"
+            while self.finished < number and self._reader.is_alive():
+                if not self._news.wait(timeout):  # each batch notifies, and so does the end
+                    break
+        if self.finished < number:
+            raise AssertionError(f"{self._why()} {self.finished}: {self._log.read_text()[-12_000:]}")
+
+    def _why(self) -> str:
+        if not self._reader.is_alive():
+            return "the driver ended after"
+        for worker in self.workers():
+            with suppress(psutil.Error):
+                worker.send_signal(signal.SIGABRT)  # the fault handler writes to the log where each thread is
+                worker.wait(120)
+        return "no batch after"
 
     def workers(self) -> list[psutil.Process]:
         """The Python processes in which tasks run: children of Spark's forking daemon."""
@@ -84,7 +97,7 @@ class SparkDriver:
         """SIGKILL to all of them at once: the driver's Python, its Java machine, the workers."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._reader.join(10)
+        self._reader.join(120)
 
     def stop(self) -> None:
         """Let it finish in its own way."""
@@ -124,7 +137,7 @@ def read_topic(config: Mapping[str, Any], topic: str, isolation: str = "read_com
             "auto.offset.reset": "earliest",
         }
     )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
     found: list[Any] = []
     ended: set[int | None] = set()

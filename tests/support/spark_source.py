@@ -20,14 +20,14 @@ def create(kafka: KafkaUnderTest, topic: str, partitions: int, **config: str) ->
     """A topic that nobody manages."""
     admin = kafka.admin()
     for future in admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
-        future.result(20)
+        future.result(120)
     wait_for_partitions(admin, topic, partitions, kafka.bootstrap_servers)
 
 
 def delete(kafka: KafkaUnderTest, topic: str) -> None:
     """The topic is gone when this returns."""
     admin = kafka.admin()  # it has to outlive the answer
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(120)
 
 
 def send(kafka: KafkaUnderTest, topic: str, records: list[tuple[int, Any, Any]], **more: Any) -> None:
@@ -35,7 +35,7 @@ def send(kafka: KafkaUnderTest, topic: str, records: list[tuple[int, Any, Any]],
     producer = Producer({**kafka.client_config(), "linger.ms": 1, "log_level": 0})
     for partition, key, value in records:
         producer.produce(topic, value, key, partition, **more)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def rows_of(frame: Any) -> list[tuple[Any, ...]]:
@@ -89,7 +89,7 @@ def run(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(600)
     ran.ends = ends_of(checkpoint)
     return ran
 

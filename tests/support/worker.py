@@ -22,6 +22,7 @@ from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer
 from keyorder.connector import clock
 from keyorder.connector.verify.events import decode_value, encode_value
 from keyorder.connector.verify.recorder import Recorder
+from keyorder.partitioner.errors import KeyBlockedError, PeerError
 
 
 def stopped_by_input() -> threading.Event:
@@ -87,6 +88,11 @@ def write(spec: dict[str, Any], done: threading.Event) -> None:
                 break
             except BufferError:
                 producer.poll(0.05)
+            except KeyBlockedError:
+                # An earlier record of the key has failed, which its report tells now. This one was never taken.
+                recorder.send_fail(key, seqs[key])
+                producer.poll(0.05)
+                break
         sent += 1
         producer.poll(0)
         due += interval
@@ -94,7 +100,7 @@ def write(spec: dict[str, Any], done: threading.Event) -> None:
             done.wait(due - time.monotonic())  # the pace of the load, nothing is awaited
     if columns is not None:
         columns.send()
-    left = producer.flush(60)
+    left = producer.flush(120)
     if columns is not None:
         columns.report(recorder)
     say(event="finished", sent=sent, left=left, holds=0 if stock else len(producer.hold_times()))
@@ -143,7 +149,7 @@ class Columns:
         assert self._producer.arrow_failures() == []
         config = {k: v for k, v in self._spec["config"].items() if not k.startswith("keyorder.")}
         reader = Consumer({**config, "group.id": "log", "enable.partition.eof": True})
-        partitions = reader.list_topics(self._spec["topic"], timeout=10).topics[self._spec["topic"]].partitions
+        partitions = reader.list_topics(self._spec["topic"], timeout=120).topics[self._spec["topic"]].partitions
         reader.assign([TopicPartition(self._spec["topic"], p, 0) for p in partitions])
         open_ends = set(partitions)
         while open_ends:
@@ -236,12 +242,10 @@ def read(spec: dict[str, Any], done: threading.Event) -> None:
     pause = spec.get("work_s", 0.0)
     batch = spec.get("batch", 200)
     turn = 0
-    while not done.is_set():
-        turn += 1
+
+    def take() -> list[Any]:
         if spec.get("columns") == "always" or (spec.get("columns") == "mixed" and turn % 3):
-            rows = columns_of(consumer.consume_arrow(batch, 0.05))
-            delivered += process(recorder, rows, pause)
-            continue
+            return columns_of(consumer.consume_arrow(batch, 0.05))
         messages = consumer.consume(batch, 0.05) if batch > 1 else [m for m in [consumer.poll(0.05)] if m is not None]
         rows = []
         for message in messages:
@@ -250,6 +254,17 @@ def read(spec: dict[str, Any], done: threading.Event) -> None:
                 continue
             data = message.value()
             rows.append((message.partition(), message.offset(), decode_value(data) if data is not None else None))
+        return rows
+
+    while not done.is_set():
+        turn += 1
+        try:
+            rows = take()
+        except PeerError as error:
+            if not error.retriable:
+                raise
+            print(f"{spec['actor']}: {error}", file=sys.stderr)  # a broker that is away: the next call tries again
+            continue
         delivered += process(recorder, rows, pause)
     consumer.close()
     recorder.close()

@@ -20,6 +20,7 @@ from keyorder.connector.verify.recorder import Recorder
 from keyorder.connector.verify.topology import Epoch, Topology
 from keyorder.connector.verify.verdict import Verdict, judge
 from keyorder.partitioner.changes.rehoming import origin_of_copy
+from support.asking import answered
 from support.cluster import KafkaUnderTest
 from support.spark_source import create as create_unmanaged
 
@@ -53,7 +54,7 @@ class Worker:
         assert self.process.stdin is not None
         self.process.stdin.close()
         facts = self.expect("finished")
-        assert self.process.wait(60) == 0
+        assert self.process.wait(120) == 0
         return facts
 
     def expect_progress(self, run: Workload, more: int = 0) -> None:
@@ -64,7 +65,7 @@ class Worker:
             return path.read_bytes().count(b',"so",')
 
         enough = acknowledged() + more if more else 1
-        deadline = clock.now() + 60
+        deadline = clock.now() + 180
         while acknowledged() < enough:
             assert clock.now() < deadline, f"{self.actor} sends nothing"
             time.sleep(0.05)
@@ -104,13 +105,13 @@ class Workload:
         self._own.close()
 
     def writer(self, actor: str, **spec: Any) -> Worker:
-        """Start a writer. spec: rate (records/s), keys, count, seed, config; stock: the partitioner of a stock producer."""
+        """Start a writer. spec: rate (records/s), keys, count, seed, config, env; stock: the partitioner of a stock producer."""
         config = {**self.kafka.client_config(), "linger.ms": 2, "log_level": 0, **spec.pop("config", {})}
         full = {"rate": 1_000, "keys": 200, **spec, "role": "writer", "config": config}
         return self._start(actor, full)
 
     def consumer(self, actor: str, group: str, **spec: Any) -> Worker:
-        """Start a consumer. spec: work_s per record, batch, config. Groups of different runs are different groups."""
+        """Start a consumer. spec: work_s per record, batch, config, env. Groups of different runs are different groups."""
         group = f"{group}-{self.run}"
         self.groups.add(group)
         config = {
@@ -146,13 +147,14 @@ class Workload:
         return self._start(actor, {**spec, "role": "transformer", "out": out, "config": config, "producer": producer})
 
     def _start(self, actor: str, spec: dict[str, Any]) -> Worker:
+        env = spec.pop("env", None)
         spec |= {
             "actor": actor,
             "topic": self.topic,
             "run": self.run,
             "history": str(self.folder / f"{actor}.jsonl"),
         }
-        worker = Worker(spec)
+        worker = Worker(spec, env)
         self.workers.append(worker)
         worker.expect("started")
         return worker
@@ -193,23 +195,33 @@ class Workload:
         """The high watermark of every partition."""
         consumer = Consumer({**self.kafka.client_config(), "group.id": "ends"})
         try:
-            partitions = consumer.list_topics(self.topic, timeout=10).topics[self.topic].partitions
-            return {p: consumer.get_watermark_offsets(TopicPartition(self.topic, p), timeout=10)[1] for p in partitions}
+            partitions = answered(lambda: consumer.list_topics(self.topic, timeout=120).topics[self.topic].partitions)
+            places = [TopicPartition(self.topic, p) for p in partitions]
+            return {
+                place.partition: answered(lambda place=place: consumer.get_watermark_offsets(place, timeout=120))[1]
+                for place in places
+            }
         finally:
             consumer.close()
 
-    def drain(self, timeout: float = 90.0, below: Mapping[int, int] | None = None) -> None:
-        """Wait until every group has committed every partition's end, or what `below` says of it."""
-        deadline = clock.now() + timeout
+    def drain(self, patience: float = 180.0, below: Mapping[int, int] | None = None) -> None:
+        """Wait until every group has committed every partition's end, or what `below` says of it.
+
+        patience: seconds without any progress of the group after which this gives up.
+        """
         ends = {**self.ends(), **(below or {})}
         for group in self.groups:
             client = Consumer({**self.kafka.client_config(), "group.id": group, "isolation.level": "read_uncommitted"})
+            deadline, before = clock.now() + patience, {}
             while True:
-                places = client.committed([TopicPartition(self.topic, p) for p in ends], timeout=10)
+                wanted = [TopicPartition(self.topic, p) for p in ends]
+                places = answered(lambda client=client, wanted=wanted: client.committed(wanted, timeout=120))
                 behind = {p.partition: (p.offset, ends[p.partition]) for p in places if p.offset < ends[p.partition]}
                 behind = {p: gap for p, gap in behind.items() if gap[1] > 0}
                 if not behind:
                     break
+                if behind != before:
+                    deadline, before = clock.now() + patience, behind
                 if clock.now() >= deadline:
                     self._explain()
                     raise AssertionError(f"group {group} is stuck: {behind}, {self.admin.describe(self.topic)}")
@@ -227,7 +239,7 @@ class Workload:
         consumer = Consumer(
             {**self.kafka.client_config(), "group.id": "log", "enable.partition.eof": True, "enable.auto.commit": False}
         )
-        partitions = consumer.list_topics(self.topic, timeout=10).topics[self.topic].partitions
+        partitions = consumer.list_topics(self.topic, timeout=120).topics[self.topic].partitions
         consumer.assign([TopicPartition(self.topic, p, 0) for p in partitions])
         open_ends = set(partitions)
         while open_ends:

@@ -23,6 +23,7 @@ print(keyorder.__file__.startswith(sys.argv[1]), hash_column(pa.array([b"k"])).t
 
 
 @pytest.mark.parametrize("home", ["there", "not there"])
+@pytest.mark.slow
 def test_a_module_in_an_archive_is_compiled(tmp_path: Path, home: str) -> None:
     """numba itself fails without a home: it makes the folder of its cache unasked."""
     archive = tmp_path / "keyorder.zip"

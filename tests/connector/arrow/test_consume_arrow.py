@@ -22,7 +22,7 @@ WAYS = pytest.mark.parametrize("native", [True, False], ids=["native", "fallback
 def consume_rows(consumer: OrderedConsumer, count: int, at_once: int = 70) -> list[dict[str, Any]]:
     """So many rows, in the order in which they came."""
     found: list[dict[str, Any]] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count}"
         batch = consumer.consume_arrow(at_once, 0.2)
@@ -82,7 +82,7 @@ def test_calls_may_be_mixed_and_positions_moved(kafka: KafkaUnderTest, topic_nam
     seen: list[int] = []
     values: list[bytes] = []
     place = TopicPartition(topic_name, 0)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     steps = 0
     while len(seen) < 330:
         assert time.monotonic() < deadline

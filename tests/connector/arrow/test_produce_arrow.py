@@ -28,7 +28,7 @@ def log_of(kafka: KafkaUnderTest, topic: str, partitions: int) -> dict[int, list
     from confluent_kafka import Consumer, TopicPartition
 
     asker = Consumer({**kafka.client_config(), "group.id": "ends"})
-    ends = {p: asker.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)}
+    ends = {p: asker.get_watermark_offsets(TopicPartition(topic, p), timeout=120)[1] for p in range(partitions)}
     asker.close()
     found: dict[int, list[dict[str, Any]]] = {p: [] for p in range(partitions)}
     with ArrowReader(kafka.client_config()) as reader:
@@ -69,7 +69,7 @@ def test_rows_go_where_records_go(kafka: KafkaUnderTest, topic_name: str, produc
                 break
             except BufferError:
                 producer.poll(0.05)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assert producer.arrow_failures() == []
     rows, singles = (log_of(kafka, topic, 5) for topic in topics)
     given = {row["timestamp"] for row in batch.to_pylist()}
@@ -118,10 +118,10 @@ def test_moved_keys_of_a_compacted_topic_are_cleared(kafka: KafkaUnderTest, topi
     with OrderedProducer({**kafka.client_config(), "keyorder.arrow.native": native}) as producer:
         keys = [f"k{i}" for i in range(40)]
         assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": keys, "value": keys})) == 40
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         admin.expand(topic_name, 2)
         assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": keys, "value": keys})) == 40
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
     log = log_of(kafka, topic_name, 2)
     moved = sorted(row["key"] for row in log[1])
     assert moved
@@ -138,9 +138,9 @@ def test_a_failed_row_blocks_its_key_until_it_is_told(
     bad = pa.RecordBatch.from_pydict({"key": ["b"], "value": ["x" * 50_000]})
     for again in ("told", "arrow", "single"):
         assert producer.produce_arrow(topic_name, good) == 3
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         assert producer.produce_arrow(topic_name, bad) == 1
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         if again == "told":
             assert [(f.topic, f.partition, f.code) for f in producer.arrow_failures()] == [(topic_name, 0, 10)]
         elif again == "arrow":
@@ -154,7 +154,7 @@ def test_a_failed_row_blocks_its_key_until_it_is_told(
             with pytest.raises(KeyBlockedError):
                 producer.produce(topic_name, "v", "b")
     assert producer.produce_arrow(topic_name, good) == 3
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def test_rows_that_went_as_single_records_are_told_of_too(
@@ -167,10 +167,10 @@ def test_rows_that_went_as_single_records_are_told_of_too(
     admin.expand(topic_name, 2)
     key = next(f"k{n}" for n in range(100) if Layout(1, 2).home(f"k{n}".encode()) == 1)
     assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": [key], "value": ["x" * 50_000]})) == 1
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     assert [(f.topic, f.partition, f.code) for f in producer.arrow_failures()] == [(topic_name, 1, 10)]
     assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"key": [key], "value": ["x"]})) == 1
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     assert producer.arrow_failures() == []
 
 
@@ -183,7 +183,7 @@ def test_purged_rows_are_told_of_and_block_no_key(kafka: KafkaUnderTest, topic_n
     with OrderedProducer(config) as producer:
         assert producer.produce_arrow(topic_name, rows) == 3
         producer.purge()
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         codes = [failure.code for failure in producer.arrow_failures()]
         assert codes == [KafkaError._PURGE_QUEUE] * 3
         assert producer.produce_arrow(topic_name, rows) == 3
@@ -200,7 +200,7 @@ def test_what_cannot_be_taken_ends_the_batch(kafka: KafkaUnderTest, topic_name: 
     with pytest.raises(UsageError, match="'value' is int64"):
         producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"value": [1]}))
     assert producer.produce_arrow(topic_name, batch.slice(0, 0)) == 0
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def test_an_error_in_the_middle_of_a_full_queue_loses_and_repeats_nothing(
@@ -217,9 +217,9 @@ def test_an_error_in_the_middle_of_a_full_queue_loses_and_repeats_nothing(
         try:
             first += producer.produce_arrow(topic_name, batch.slice(first))
         except KeyBlockedError:
-            assert producer.flush(30) == 0
+            assert producer.flush(120) == 0
             failed += producer.arrow_failures()
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     failed += producer.arrow_failures()
 
     found = [row for rows in log_of(kafka, topic_name, 3).values() for row in rows]

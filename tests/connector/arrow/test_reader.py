@@ -13,6 +13,7 @@ from confluent_kafka.admin import NewTopic
 from keyorder.connector.arrow.columns import Event
 from keyorder.connector.arrow.reader import ArrowReader
 from keyorder.connector.arrow.schema import SCHEMA, batch_of, empty_batch
+from keyorder.connector.metadata import wait_for_partitions
 from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
 from support.cluster import KafkaUnderTest
 
@@ -20,10 +21,11 @@ Row = dict[str, object]
 
 
 def make_topic(kafka: KafkaUnderTest, topic: str, partitions: int, **config: str) -> None:
-    """Create a plain topic."""
+    """Create a plain topic; when this returns its broker shows it to clients."""
     admin = kafka.admin()
     made = admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
-    made[topic].result(30)
+    made[topic].result(120)
+    wait_for_partitions(admin, topic, partitions, kafka.bootstrap_servers, 120)
 
 
 def odd_records(
@@ -57,7 +59,7 @@ def fill(kafka: KafkaUnderTest, topic: str, records: int, seed: int = 7, partiti
         producer.poll(0)
     if "transactional.id" in config:
         producer.commit_transaction(30)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def read_all(reader: ArrowReader, max_rows: int = 1000) -> pa.Table:

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer
+from keyorder.connector.arrow.delivery_counters import Block
 from keyorder.connector.arrow.library import native
 from keyorder.connector.arrow.reader import ArrowReader
 from keyorder.connector.arrow.schema import HEADERS, SCHEMA
 from keyorder.connector.arrow.sender import NativeSender, Rows, Sender, sender
-from keyorder.connector.arrow.tally import Block
 from keyorder.partitioner.errors import UsageError
 from keyorder.partitioner.hashing import key_hash
 from keyorder.partitioner.routing import HINT_HEADER
@@ -49,7 +49,7 @@ class Sending:
 
     def send(self, topic: str, batch: pa.RecordBatch, partition: int, index: list[int]) -> Block:
         """Queue these rows, waiting for room."""
-        block, left = self.sender.tally.block(topic, partition), np.array(index, np.int64)
+        block, left = self.sender.counters.block(topic, partition), np.array(index, np.int64)
         while len(left):
             sent = self.sender.send(topic, Rows(batch), partition, block.opaque, None, left)
             left = left[sent:]
@@ -80,8 +80,8 @@ def test_what_is_sent_comes_back(
     index = {p: np.flatnonzero(places == p).tolist() for p in range(3)}
     index[1].reverse()
     blocks = [sending.send(topic_name, batch, p, rows) for p, rows in index.items()]
-    assert sending.raw.flush(30) == 0
-    assert sending.sender.tally.failures() == ([], False)
+    assert sending.raw.flush(120) == 0
+    assert sending.sender.counters.failures() == ([], False)
     assert [(block.resolved, block.acknowledged) for block in blocks] == [(len(rows),) * 2 for rows in index.values()]
     with ArrowReader(kafka.client_config()) as reader:
         reader.assign({topic_name: [(p, 0, len(rows)) for p, rows in index.items()]})
@@ -131,7 +131,7 @@ def test_failures_are_told(topic_name: str, kafka: KafkaUnderTest, sending: Send
     make_topic(kafka, topic_name, 1, **{"max.message.bytes": "1000"})
     batch = pa.RecordBatch.from_pydict({"key": ["a", "b"], "value": ["1", "x" * 50_000]})
     block = sending.send(topic_name, batch, 0, [1])
-    assert sending.raw.flush(30) == 0
-    failures, lost = sending.sender.tally.failures()
+    assert sending.raw.flush(120) == 0
+    failures, lost = sending.sender.counters.failures()
     assert [(f.topic, f.partition, f.code, f.key_hash) for f in failures] == [(topic_name, 0, 10, key_hash(b"b"))]
     assert (lost, block.resolved, block.acknowledged) == (False, 1, 0)

@@ -15,7 +15,7 @@ def test_the_command_alters(kafka: KafkaUnderTest, topic_name: str, keyorder: Co
     """`topics alter`, with a dry run; `topics adopt --config`; without a setting it is wrong usage."""
     admin = TopicAdmin(kafka.client_config())
     client = kafka.admin()
-    client.create_topics([NewTopic(topic_name, 2, 1)])[topic_name].result(30)
+    client.create_topics([NewTopic(topic_name, 2, 1)])[topic_name].result(120)
     of_topic = ("--topic", topic_name)
 
     assert keyorder("topics", "adopt", *of_topic, "--config", f"{DELAY}=500").code == 0

@@ -33,7 +33,7 @@ def lagging(kafka: KafkaUnderTest, topic: str) -> tuple[TopicAdmin, str]:
     with OrderedProducer({**config, "keyorder.allow.explicit.partition": True}) as producer:
         for _ in range(10):
             producer.produce(topic, b"v", partition=1)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
     group = f"slow-{topic}"
     with OrderedConsumer({**config, "group.id": group, "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe([topic])
@@ -140,14 +140,14 @@ def test_force_needs_the_topics_name(kafka: KafkaUnderTest, topic_name: str, key
     with terminal(words(kafka, *shrink, "--force", "--delete-partitions-delay", 0)) as (typed, process):
         assert b"another" not in said_until(typed, b"to go on")
         os.write(typed, b"another\n")
-        assert process.wait(60) == 3
+        assert process.wait(120) == 3
     assert [step.done for step in admin.drain(topic_name)] == [False]
     with terminal(words(kafka, *shrink, "--force", "--delete-partitions-delay", 0)) as (typed, process):
         said = said_until(typed, b"to go on")
         assert f"group {group}: 6 records of partition 1 (it is at 4 of 10)".encode() in said
         os.write(typed, topic_name.encode() + b"\n")
         said_until(typed, b"emptied below 10")
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     assert admin.drain(topic_name) == list[DrainStep]()
 
 

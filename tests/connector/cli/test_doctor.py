@@ -37,15 +37,15 @@ def test_all_is_well_and_then_it_is_not(kafka: KafkaUnderTest, topic_name: str, 
     admin.expand(topic_name, 3)
     foreign = Producer(kafka.client_config())
     foreign.produce(topic_name, b"stray", key, partition=(origin + 1) % 2)
-    foreign.flush(10)
+    foreign.flush(120)
     commit(kafka, f"{topic_name}-stock", TopicPartition(topic_name, 0, 0))
     commit(kafka, f"{topic_name}-stuck", *(TopicPartition(topic_name, p, 0, "ko1:0") for p in range(3)))
     cluster = kafka.admin()
-    cluster.create_partitions([NewPartitions(topic_name, 5)])[topic_name].result(20)
+    cluster.create_partitions([NewPartitions(topic_name, 5)])[topic_name].result(120)
     bad = {"unclean.leader.election.enable": "true", "cleanup.policy": "compact", "segment.ms": "900000000"}
     entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in bad.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic_name, incremental_configs=entries)
-    cluster.incremental_alter_configs([resource])[resource].result(20)
+    cluster.incremental_alter_configs([resource])[resource].result(120)
 
     ill = keyorder("doctor", "--topic", topic_name)
 
@@ -81,7 +81,7 @@ def test_describe_shows_strays_and_foreign_writers(kafka: KafkaUnderTest, topic_
     stock = Producer(kafka.client_config())
     for partition in (origin, home, home):
         stock.produce(topic_name, b"foreign", key, partition=partition)
-    stock.flush(10)
+    stock.flush(120)
 
     found = {each["partition"]: each for each in keyorder(*describe).document["strays"]}
 

@@ -7,21 +7,10 @@ from datetime import datetime, timezone
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from keyorder import OrderedConsumer, TopicAdmin
+from keyorder import OrderedConsumer
 from support.cluster import KafkaUnderTest
 from support.commands import Command
-from support.groups import QUICK, await_gone, await_that, group_config, moving_key, read, send
-
-
-def grown(kafka: KafkaUnderTest, topic: str) -> str:
-    """A topic of one partition, grown to two, with a record of a moved key before and one after."""
-    admin = TopicAdmin(kafka.client_config())
-    admin.create(topic, 1, config=QUICK)
-    key = moving_key(admin, topic, 2)
-    send(kafka, topic, (key, "old"))
-    admin.expand(topic, 2)
-    send(kafka, topic, (key, "new"))
-    return key
+from support.groups import await_gone, await_that, group_config, grown, read, send, upgrade_timeline
 
 
 def stuck(kafka: KafkaUnderTest, topic: str) -> OrderedConsumer:
@@ -95,7 +84,7 @@ def test_offsets_are_reset_at_consistent_cuts(kafka: KafkaUnderTest, topic_name:
         assert [m.value() for m in read(consumer, 2)] == [b"new", b"last"]
     # keyorder's part of a commit's metadata is shown to other clients alone.
     stock = Consumer({**kafka.client_config(), "group.id": topic_name})
-    (commit,) = stock.committed([TopicPartition(topic_name, 0)], 10)
+    (commit,) = stock.committed([TopicPartition(topic_name, 0)], 120)
     stock.close()
     assert commit.metadata == "ko1:1"
     assert keyorder(*words, "--to-datetime", between).document["offsets"] == {"0": 1, "1": 1}
@@ -107,6 +96,9 @@ def test_offsets_are_reset_at_consistent_cuts(kafka: KafkaUnderTest, topic_name:
     assert keyorder(*words, "--to-offset", 1).document["offsets"] == {"0": 1, "1": 1}
     assert keyorder(*words, "--shift-by", -1).document["offsets"] == {"0": 0, "1": 0}
     assert keyorder(*words, "--to-offset", 99).document["offsets"] == {"0": 1, "1": 2}
+    # Offset 1 of partition 1 would lie behind its gate, which the origin's offset 0 closes.
+    back = keyorder(*words, "--shift-by", -1).document
+    assert (back["offsets"], back["clipped"]) == ({"0": 0, "1": 0}, {"1": 1})
     assert keyorder(*words, "--shift-by", -99).document["offsets"] == {"0": 0, "1": 0}
 
 
@@ -129,13 +121,43 @@ def test_a_misspelt_group_is_an_error_and_not_an_all_clear(
     consumer.close()
 
 
+def test_a_topic_whose_timeline_cannot_be_read_hides_no_other(
+    kafka: KafkaUnderTest, topic_name: str, keyorder: Command
+) -> None:
+    """It is named beside what could be read, and only where it was asked for does the command fail."""
+    broken = f"{topic_name}-broken"
+    grown(kafka, topic_name)
+    grown(kafka, broken)
+    reader = OrderedConsumer(group_config(kafka, topic_name))
+    reader.subscribe([broken])
+    read(reader, 2)
+    reader.close()
+    consumer = stuck(kafka, topic_name)
+    upgrade_timeline(kafka, broken)
+
+    listed = keyorder("groups", "list").document
+    assert [g["topics"] for g in listed["groups"] if g["group"] == topic_name] == [[topic_name]]
+    assert listed["unreadable"][broken]["type"] == "RecordVersionError"
+    every = keyorder("gates", "list").document
+    assert [g["topic"] for g in every["gates"] if g["group"] == topic_name] == [topic_name]
+    assert broken in every["unreadable"]
+    for words in (("gates", "list"), ("groups", "describe")):
+        of_group = (*words, "--group", topic_name)
+        assert list(keyorder(*of_group).document["unreadable"]) == [broken]  # other groups' topics are not its trouble
+        assert f"topic {broken} cannot be read" in " ".join(keyorder(*of_group, output="table").err.split())
+        assert keyorder(*of_group, "--topic", topic_name).document["unreadable"] == {}
+        assert keyorder(*of_group, "--topic", broken).error["type"] == "RecordVersionError"
+    assert keyorder("gates", "list", "--topic", broken).error["type"] == "RecordVersionError"
+    consumer.close()
+
+
 def test_a_waiver_ends_with_its_topic(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
     """A topic that is made again counts its epochs from the beginning: an old waiver must not open the new gate."""
     grown(kafka, topic_name)
     words = ("gates", "release", "--group", topic_name, "--topic", topic_name, "--partition", 1, "--yes", "--why", "x")
     assert keyorder(*words).code == 0
     cluster = kafka.admin()
-    cluster.delete_topics([topic_name])[topic_name].result(20)
+    cluster.delete_topics([topic_name])[topic_name].result(120)
     await_gone(cluster, topic_name)
     grown(kafka, topic_name)
 

@@ -63,7 +63,7 @@ def test_up_status_and_down_tell_the_truth(keyorder: Run) -> None:
     assert first["bootstrap_servers"] == f"127.0.0.1:{broker['port']}"
     assert Path(broker["log"]).stat().st_size > 0
     admin = AdminClient({"bootstrap.servers": first["bootstrap_servers"], "log_level": 0})
-    assert set(admin.list_topics(timeout=30).brokers) == {broker["id"]}
+    assert set(admin.list_topics(timeout=120).brokers) == {broker["id"]}
 
     again = document(keyorder("local", "up", "--output", "json"))
     assert again.pop("already_running")
@@ -127,7 +127,7 @@ def test_foreground_ends_with_its_brokers(keyorder: Run, environment: dict[str, 
             break
     broker = psutil.Process(json.loads(text)["brokers"][0]["pid"])
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == (0 if number != signal.SIGKILL else -number)
     assert psutil.wait_procs([broker], 30)[1] == []
 

@@ -62,7 +62,7 @@ def topics(kafka: KafkaUnderTest, command: str, *words: object, **environment: s
 
 def physical(kafka: KafkaUnderTest, topic: str) -> int:
     """How many partitions the broker knows; 0 for a topic that does not exist."""
-    found = kafka.admin().list_topics(timeout=30).topics
+    found = kafka.admin().list_topics(timeout=120).topics
     return len(found[topic].partitions) if topic in found else 0
 
 
@@ -96,7 +96,7 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     with OrderedProducer(config) as producer:
         for number in range(40):
             producer.produce(topic_name, b"v", f"key {number}")
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         grown = topics(kafka, "expand", "--topic", topic_name, "--partitions", 6)
         described = topics(kafka, "describe", "--topic", topic_name).document
     assert grown.code == 0, grown
@@ -173,7 +173,7 @@ def test_people_get_tables(kafka: KafkaUnderTest, topic_name: str) -> None:
 def test_an_existing_topic_is_adopted_once(kafka: KafkaUnderTest, topic_name: str) -> None:
     """Adoption keeps the present count; its dry run changes nothing, and a second one says so."""
     admin = kafka.admin()
-    admin.create_topics([NewTopic(topic_name, 3)])[topic_name].result(30)
+    admin.create_topics([NewTopic(topic_name, 3)])[topic_name].result(120)
 
     dry = topics(kafka, "adopt", "--topic", topic_name, "--dry-run")
     (warning,) = dry.document["warnings"]

@@ -20,7 +20,7 @@ def _write(kafka: KafkaUnderTest, topic: str, value: bytes | None) -> None:
     producer = Producer({**kafka.client_config(), "acks": "all"})
     slot = timeline_slot(topic)
     producer.produce(slot[0], value, timeline_key(topic), slot[1])
-    assert producer.flush(10) == 0
+    assert producer.flush(120) == 0
 
 
 @pytest.fixture

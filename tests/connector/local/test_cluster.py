@@ -25,7 +25,7 @@ on_processes = pytest.mark.process_supplier("tests the local cluster itself")
 
 
 def create_topic(admin: AdminClient, name: str, partitions: int = 1) -> None:
-    admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(30)
+    admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(120)
 
 
 def produce(config: dict[str, str], topic: str, values: list[bytes]) -> list[KafkaError | None]:
@@ -59,7 +59,7 @@ def gone(pid: int) -> bool:
     """Whether the process has ended; waits for it, since the kernel takes its time after a signal."""
     try:
         process = psutil.Process(pid)
-        return process.status() == psutil.STATUS_ZOMBIE or process.wait(30) is None
+        return process.status() == psutil.STATUS_ZOMBIE or process.wait(120) is None
     except psutil.NoSuchProcess:
         return True
 
@@ -77,7 +77,7 @@ def test_an_unknown_topic_is_not_created_by_a_client(kafka: KafkaUnderTest, topi
     producer = Producer({**kafka.client_config(), "log_level": 0, "topic.metadata.propagation.max.ms": 500})
     results: list[KafkaError] = []
     producer.produce(topic_name, b"x", on_delivery=lambda error, _: results.append(error))
-    producer.flush(60)
+    producer.flush(120)
     assert [error.name() for error in results] == ["UNKNOWN_TOPIC_OR_PART"] or [error.name() for error in results] == [
         "_UNKNOWN_TOPIC"
     ]
@@ -164,11 +164,11 @@ def test_a_killed_broker_of_three_is_missed_and_comes_back(kafka3: KafkaUnderTes
     create_topic(kafka3.admin(), topic_name)
     config = kafka3.client_config()
     assert produce(config, topic_name, [b"before"]) == [None]
-    leader = kafka3.admin().list_topics(topic_name, timeout=30).topics[topic_name].partitions[0].leader
+    leader = kafka3.admin().list_topics(topic_name, timeout=120).topics[topic_name].partitions[0].leader
     kafka3.kill_broker(leader)
     assert produce(config, topic_name, [b"during"]) == [None]
     kafka3.start_broker(leader)
-    assert len(kafka3.admin().list_topics(timeout=30).brokers) == 3
+    assert len(kafka3.admin().list_topics(timeout=120).brokers) == 3
     assert produce(config, topic_name, [b"after"]) == [None]
     assert read(config, topic_name, 3) == [b"before", b"during", b"after"]
 

@@ -94,6 +94,18 @@ def test_the_callers_properties_win() -> None:
     assert server_properties(plan, THREE.nodes[0], Path("/x"))["num.io.threads"] == "9"
 
 
+def test_a_nodes_own_properties_win_over_all() -> None:
+    """They are asked for with the whole plan, and are that node's alone."""
+    plan = ClusterPlan(
+        "4.1.2",
+        THREE.nodes,
+        properties={"num.io.threads": "9"},
+        node_properties=lambda plan, node: {"num.io.threads": "2"} if node == plan.nodes[1] else {},
+    )
+    threads = [server_properties(plan, node, Path("/x"))["num.io.threads"] for node in THREE.nodes]
+    assert threads == ["9", "2", "9"]
+
+
 def test_nothing_listens_beyond_the_loopback_interface() -> None:
     """A cluster for trying out is not offered to the network."""
     listeners = server_properties(THREE, THREE.nodes[0], Path("/x"))["listeners"]
@@ -195,7 +207,7 @@ def test_a_number_that_is_another_process_now_is_not_touched() -> None:
         terminate([other], grace=0)
         assert process.poll() is None
         terminate([true], grace=0)
-        process.wait(30)
+        process.wait(120)
         assert true.find() is None
     finally:
         process.kill()

@@ -100,6 +100,29 @@ def test_replays_of_an_unclean_end_are_legal_duplicates(how: Kind | None) -> Non
     assert s.judge(mode="exactly-once").counts == {"A10": 1}
 
 
+@pytest.mark.parametrize("told_late", [False, True])
+def test_a_revoke_with_a_refused_commit_is_excused_where_that_is_asked_for(told_late: bool) -> None:
+    """Whether the refusal is told before the revoke or after it. A commit that succeeds after it ends the excuse."""
+    s = Script()
+    a, b, c = (s.sent(n) for n in (1, 2, 3))
+    s.on(Kind.ASSIGN, "c1").gets("c1", a).on(Kind.COMMIT_OK, "c1", 0, 1).gets("c1", b)
+    ends = [Kind.REVOKE, Kind.COMMIT_UNKNOWN] if told_late else [Kind.COMMIT_UNKNOWN, Kind.REVOKE]
+    for kind in ends:
+        s.on(kind, "c1", 0, 2)
+    s.on(Kind.ASSIGN, "c2").gets("c2", b, c)
+    assert s.judge().counts == {"A10": 1}
+    excused = s.judge(refusals_excuse=True)
+    assert excused.valid, excused.summary()
+    assert excused.groups["g"].legal_duplicates == 1
+    assert s.judge(refusals_excuse=True, mode="exactly-once").counts == {"A10": 1}
+
+    s = Script()
+    a, b = s.sent(1), s.sent(2)
+    s.on(Kind.ASSIGN, "c1").gets("c1", a, b).on(Kind.COMMIT_UNKNOWN, "c1", 0, 2).on(Kind.COMMIT_OK, "c1", 0, 1)
+    s.on(Kind.REVOKE, "c1").on(Kind.ASSIGN, "c2").gets("c2", b)
+    assert s.judge(refusals_excuse=True).counts == {"A10": 1}
+
+
 def test_a_replay_that_skips_is_a_skip() -> None:
     """The records delivered again are contiguous: one left out between two others is A6."""
     s = Script()

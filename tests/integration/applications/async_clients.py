@@ -75,7 +75,6 @@ class AsyncConsumer:
         self._done.clear()
         side = self.side
         self.ears = Ears(side, side.recorder(f"hard{self._made}", side.group), self.habits.get("raising"))
-        self.ears.gone = lambda gone: [self._paused.pop(p, None) for p in gone]
         config = listening(side, side.consumer_config(), self.ears, self.habits.get("raising"))
         commit = self.plan["commit"]
         if commit not in ("auto", "store"):
@@ -148,8 +147,8 @@ class AsyncConsumer:
         self._paused.clear()
 
     async def _resume(self, turn: int) -> None:
-        self._paused = {p: t for p, t in self._paused.items() if p in self.ears.owned}
-        for partition in [p for p, t in self._paused.items() if t <= turn or self.side.settling.is_set()]:
+        due = [p for p, t in self._paused.items() if t <= turn or self.side.settling.is_set()]
+        for partition in [p for p in due if p in self.ears.owned]:  # a pause outlasts the assignment
             await self._quietly("resume", self.consumer.resume([TopicPartition(self.side.topic, partition)]))
             del self._paused[partition]
 
@@ -235,7 +234,7 @@ class AsyncProducer:
             side.moved()
             for _ in range(self.rng.choice((1, 5, 20))):
                 key, seq, value = self.values.next()
-                entry = Entry(key, seq)
+                entry = Entry(key, seq, self.recorder)
                 self.recorder.send_invoke(key, seq)
                 self.ledger.append(entry)
                 done, future = await cancel.run("produce", producer.produce(side.topic, value=value, key=key))

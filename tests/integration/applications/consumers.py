@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from keyorder import KeyRebalanceListener
 from keyorder.connector.verify.events import Value, decode_value
+from support.groups import committed_by
 
 from .interrupts import FAULTS, Interrupted, Interrupts
 from .side import Side
@@ -65,7 +66,6 @@ class Ears(KeyRebalanceListener):
         self._side, self.recorder, self._raising = side, recorder, raising
         self._calls: dict[str, int] = {}
         self.then: dict[str, Callable[[Any, Any], None]] = {}
-        self.gone: Callable[[list[int]], None] = lambda partitions: None
         self.owned: set[int] = set()
 
     def heard(self, name: str) -> None:
@@ -93,13 +93,11 @@ class Ears(KeyRebalanceListener):
             self.then["on_revoke"](consumer, partitions)
         self.recorder.revoke(self._mine(partitions))
         self.owned.difference_update(self._mine(partitions))
-        self.gone(self._mine(partitions))
         self.heard("on_revoke")
 
     def lost(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         self.recorder.lost(self._mine(partitions))
         self.owned.difference_update(self._mine(partitions))
-        self.gone(self._mine(partitions))
         self.heard("on_lost")
 
     def committed(self, error: Any, partitions: list[TopicPartition]) -> None:
@@ -199,6 +197,7 @@ class HardConsumer:
         self.closed = True
         self._made = 0
         self._paused: dict[int, int] = {}  # partition -> turn at which it goes on
+        self._unsure: set[int] = set()  # an exception came out of pause(): it may be paused
         self._turn = 0
         self._remade = 0
         self.interrupts = Interrupts(
@@ -235,7 +234,6 @@ class HardConsumer:
         self.side.did("open")
         raising = self.habits.get("raising")
         self.ears = Ears(self.side, self.side.recorder(f"hard{self._made}", self.side.group), raising)
-        self.ears.gone = self._forget_pauses
         if "commit-in-revoke" in self.habits:
             self.ears.then["on_revoke"] = self._commit_in_revoke
         config = listening(self.side, self.settings(), self.ears, raising)
@@ -244,11 +242,8 @@ class HardConsumer:
             self.side.clients[:] = [self.consumer, *self.side.clients[1:]]
         self.closed = False
         self._paused.clear()
+        self._unsure.clear()
         self.take_partitions()
-
-    def _forget_pauses(self, partitions: list[int]) -> None:
-        """A pause ends with the ownership."""
-        self._paused = {p: turn for p, turn in self._paused.items() if p not in partitions}
 
     def take_partitions(self) -> None:
         """Join the group."""
@@ -323,16 +318,10 @@ class HardConsumer:
         self._last_offsets.clear()
 
     def _check_closed(self, done: dict[int, int]) -> None:
-        from confluent_kafka import ConsumerGroupTopicPartitions
-        from confluent_kafka.admin import AdminClient
-
         if not done:
             return
-        admin = AdminClient({**self.side.spec["connection"], "log_level": 0})
-        places = [TopicPartition(self.side.topic, p) for p in done]
-        wanted = ConsumerGroupTopicPartitions(self.side.group, places)
-        found = admin.list_consumer_group_offsets([wanted])[self.side.group].result(20).topic_partitions
-        behind = {p.partition: (p.offset, done[p.partition] + 1) for p in found if p.offset <= done[p.partition]}
+        found = committed_by(self.side.spec["connection"], self.side.group, [(self.side.topic, p) for p in done])
+        behind = {p: (found.get(p), last + 1) for p, last in done.items() if found.get(p, -1) <= last}
         if behind:
             self.side.found(f"close() left behind what was returned: partition -> (committed, next) {behind}")
 
@@ -413,15 +402,19 @@ class HardConsumer:
         if error is None and partition in self.ears.owned:
             self._paused[partition] = self._turn + self.rng.choice((1, 3, 10))
         elif error is not None:
+            self._unsure.add(partition)
             self.side.failed("pause", error)
 
     def _resume(self, everything: bool) -> None:
-        for partition in [p for p, until in self._paused.items() if everything or until <= self._turn]:
+        """What is due. A pause outlasts the assignment: what went away paused comes back paused."""
+        due = {p for p, until in self._paused.items() if everything or until <= self._turn} | self._unsure
+        for partition in sorted(due & self.ears.owned):
             _, error = self.interrupts.call(
                 "resume", self.consumer.resume, [TopicPartition(self.side.topic, partition)]
             )
             if error is None or isinstance(error, KafkaException):
                 self._paused.pop(partition, None)
+                self._unsure.discard(partition)
 
     def _commit(self, rows: list[Row]) -> None:
         """In the plan's way. What a failed commit has left is tried again, as long as the partition is owned."""
@@ -488,7 +481,6 @@ class HardConsumer:
             self.open()
         if self.side.resetting.is_set():
             self._away_for_a_reset()
-        self._paused = {p: t for p, t in self._paused.items() if p in self.ears.owned}
         self._resume(everything=False)
         rows = self.take()
         if rows or self._left:

@@ -15,6 +15,7 @@ from collections import Counter
 from typing import Any
 
 from confluent_kafka import KafkaException
+from keyorder.partitioner.errors import KeyBlockedError
 
 from .consumers import CalmMember, Ears, listening
 from .interrupts import FAULTS, Interrupts
@@ -26,10 +27,10 @@ MIB = 1_048_576
 class Entry:
     """One record in the ledger."""
 
-    __slots__ = ("key", "reports", "seq", "taken")
+    __slots__ = ("key", "recorder", "reports", "seq", "taken")
 
-    def __init__(self, key: str, seq: int) -> None:
-        self.key, self.seq = key, seq
+    def __init__(self, key: str, seq: int, recorder: Any) -> None:
+        self.key, self.seq, self.recorder = key, seq, recorder
         self.taken: bool | None = None
         self.reports = 0
 
@@ -54,6 +55,7 @@ class HardProducer:
         self._reports = 0
         self._turn = 0
         self._made = 0
+        self._purged = 0  # so many entries of the ledger were there at the last purge
         self._forgotten: list[Any] = []
         self._released = threading.Event()
         self.open()
@@ -109,12 +111,15 @@ class HardProducer:
             raise FAULTS[how["what"]]("on_delivery")
 
     def send(self, values: Values, recorder: Any, pad: int = 0) -> bool:
-        """Produce one record; until there is room for it, poll. False: it was refused, or something raised."""
-        key, seq, value = values.next(pad=pad)
-        entry = Entry(key, seq)
-        recorder.send_invoke(key, seq)
-        self.ledger.append(entry)
+        """Produce one record; where there is no room for it, poll and come with the next. False: refused, or something raised.
+
+        A refused one does not come again: between two tries the application may be told what failed before it.
+        """
         while True:
+            key, seq, value = values.next(pad=pad)
+            entry = Entry(key, seq, recorder)
+            recorder.send_invoke(key, seq)
+            self.ledger.append(entry)
             _, error = self.public(
                 "produce",
                 self.producer.produce,
@@ -123,21 +128,25 @@ class HardProducer:
                 key,
                 on_delivery=self.report_of(entry, recorder),
             )
+            self._settle(entry, error, recorder)
             if not isinstance(error, BufferError):
-                break
+                return error is None
             self.side.did("full queue")
             if self.side.stopping.is_set() or self.closed:
-                break
+                return False
             self.side.moved()
             self.public("poll", self.producer.poll, 0.05)
-        self._settle(entry, error, recorder)
-        return error is None
 
     def report_of(self, entry: Entry, recorder: Any) -> Any:
         return self.report(entry)
 
     def _settle(self, entry: Entry, error: BaseException | None, recorder: Any) -> None:
         refused = (BufferError, KafkaException, RuntimeError, ValueError, TypeError)
+        if isinstance(error, KeyBlockedError):
+            # It says that an earlier record of the key was not delivered: from now on this may be any that nothing is known of.
+            for earlier in self.ledger:
+                if earlier.key == entry.key and earlier is not entry and earlier.taken and not earlier.reports:
+                    recorder.send_unknown(earlier.key, earlier.seq)
         if error is None:
             entry.taken = True
         elif isinstance(error, refused) or type(error).__module__.startswith("keyorder"):
@@ -180,7 +189,7 @@ class HardProducer:
             values, recorder = Values(self.side, writer, 6), self.side.recorder(writer)
             while not self.side.settling.wait(0.004):
                 key, seq, value = values.next()
-                entry = Entry(key, seq)
+                entry = Entry(key, seq, recorder)
                 recorder.send_invoke(key, seq)
                 self.ledger.append(entry)
 
@@ -258,8 +267,7 @@ class HardProducer:
         if self._due("null-keys", 2):
             self._without_key()
         if self._due("purge"):
-            self.side.did("purge")
-            self.public("purge", self.producer.purge)
+            self._purge()
         if self._due("fork"):
             self._fork()
         if self._due("forget") and not self._forgotten:
@@ -267,6 +275,15 @@ class HardProducer:
         if self._due("reopen"):
             self.side.did("reopen")
             self._reopen()
+
+    def _purge(self) -> None:
+        """It says of every record without a report that it may be missing: from now on later ones of its key may be there."""
+        self.side.did("purge")
+        self.public("purge", self.producer.purge)
+        for entry in self.ledger[self._purged :]:
+            if entry.taken is not False and not entry.reports:
+                entry.recorder.send_unknown(entry.key, entry.seq)
+        self._purged = len(self.ledger)
 
     def _reopen(self) -> None:
         _, error = self.public("close", self.producer.close)
@@ -295,7 +312,7 @@ class HardProducer:
         self.side.did("oversized")
         for pad in (0, 2 * MIB, 0):
             key, seq, value = self.values.next(key, pad)
-            entry = Entry(key, seq)
+            entry = Entry(key, seq, self.recorder)
             self.recorder.send_invoke(key, seq)
             self.ledger.append(entry)
             _, error = self.public(
@@ -315,7 +332,7 @@ class HardProducer:
             if self.closed:
                 return
             key, seq, value = self.values.next(pad=8_000)
-            entry = Entry(key, seq)
+            entry = Entry(key, seq, self.recorder)
             self.recorder.send_invoke(key, seq)
             self.ledger.append(entry)
             _, error = self.public(
@@ -340,13 +357,15 @@ class HardProducer:
                 _, error = self.public("produce", self.producer.produce, self.side.topic, value, key)
                 if isinstance(error, Exception):
                     self.recorder.send_fail(key, seq)
+                elif error is not None:
+                    self.recorder.send_unknown(key, seq)  # a signal's: it may have been taken, or not
 
     def _batch(self) -> None:
         self.side.did("produce_batch")
         entries, records = [], []
         for _ in range(self.rng.choice((1, 10))):
             key, seq, value = self.values.next()
-            entry = Entry(key, seq)
+            entry = Entry(key, seq, self.recorder)
             self.recorder.send_invoke(key, seq)
             self.ledger.append(entry)
             entries.append(entry)
@@ -357,13 +376,14 @@ class HardProducer:
                 entry.taken = False
                 self.recorder.send_fail(entry.key, entry.seq)
             else:
-                self._settle(entry, error if not isinstance(error, Exception) else None, self.recorder)
+                broken_off = isinstance(error, InterruptedError) or not isinstance(error, Exception)
+                self._settle(entry, error if broken_off else None, self.recorder)
                 entry.taken = None if error is not None else entry.taken
 
     def _without_key(self) -> None:
         self.side.did("null key")
         key, seq, value = self.values.next("")
-        entry = Entry(key, seq)
+        entry = Entry(key, seq, self.recorder)
         self.recorder.send_invoke(key, seq)
         self.ledger.append(entry)
         _, error = self.public("produce", self.producer.produce, self.side.topic, value, on_delivery=self.report(entry))

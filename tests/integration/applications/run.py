@@ -35,6 +35,7 @@ from keyorder.connector.control.control_topics import timeline_slot
 from keyorder.connector.groups.group_admin import GroupAdmin
 from keyorder.connector.groups.resetting import Point, Target
 from keyorder.partitioner.records.control_records import timeline_key
+from support.groups import committed_by
 from support.silent_writer import SilentWriter
 
 SIDE = Path(__file__).with_name("side.py")
@@ -344,9 +345,7 @@ class SideRun:
 
     def committed(self) -> dict[int, int]:
         """What the group has committed, by partition."""
-        wanted = ConsumerGroupTopicPartitions(self.group, [TopicPartition(self.topic, p) for p in self._ends()])
-        found = self.admin.list_consumer_group_offsets([wanted])[self.group].result(20).topic_partitions
-        return {p.partition: p.offset for p in found if p.offset >= 0}
+        return committed_by(self.connection, self.group, [(self.topic, p) for p in self._ends()])
 
     def drain(self) -> None:
         """Until the group has committed all there is. Whoever stands still meanwhile is a finding."""

@@ -197,6 +197,10 @@ class Values:
         return key, seq, encode_value(self._run, self._writer, key, seq, pad)
 
 
+# It is nobody's test that a busy machine delivers within ten seconds.
+_CALM = {"delivery.timeout.ms": 30_000, "keyorder.lease.ms": 38_000}
+
+
 class CalmWriter(threading.Thread):
     """Keeps the topic busy until the scenario settles."""
 
@@ -215,7 +219,7 @@ class CalmWriter(threading.Thread):
         side = self._side
         values = Values(side, "calm", 24)
         recorder = side.recorder("calm")
-        producer = side.producer_class(side.producer_config())
+        producer = side.producer_class(side.producer_config(**(_CALM if side.ours else {})))
 
         def report(key: str, seq: int) -> Any:
             def delivered(error: Any, message: Any) -> None:

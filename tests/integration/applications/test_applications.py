@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from integration.applications.plan import HABITS, KINDS, plan_of
 from integration.applications.run import Outcome, coverage_report, run_seed
-from support.cluster import ClusterSpec, KafkaUnderTest
+from support.cluster import KafkaUnderTest
 
 SEEDS = int(os.environ.get("KEYORDER_APPLICATIONS", "0"))
 ONE = os.environ.get("KEYORDER_SEED")
@@ -23,20 +22,6 @@ STOCK = os.environ.get("KEYORDER_STOCK") != "0"
 AT_ONCE = int(os.environ.get("KEYORDER_JOBS", "3"))
 # Seeds that keep the quick run to about a minute.
 QUICK = (4, 7, 9, 10, 11, 15, 45, 47, 54, 116, 154)
-
-
-@pytest.fixture(scope="module")
-def broker(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
-    """A broker on which a silent KIP-848 member is given up as soon as one of the classic protocol."""
-    properties = {
-        "group.consumer.min.session.timeout.ms": "6000",
-        "group.consumer.session.timeout.ms": "6000",
-        "group.consumer.min.heartbeat.interval.ms": "1000",
-        "group.consumer.heartbeat.interval.ms": "1000",
-    }
-    started = start_kafka(ClusterSpec(1, {}, properties))
-    yield started
-    started.stop()
 
 
 def test_a_row_of_seeds_has_every_kind_and_every_habit() -> None:
@@ -50,7 +35,7 @@ def test_a_row_of_seeds_has_every_kind_and_every_habit() -> None:
 
 @pytest.mark.timeout(0)  # each part of a scenario has its limit, which follows its progress
 @pytest.mark.kip("K253-01")
-def test_hard_applications_lose_nothing(broker: KafkaUnderTest, tmp_path: Path) -> None:
+def test_hard_applications_lose_nothing(quick_groups: KafkaUnderTest, tmp_path: Path) -> None:
     """0 lost, 0 reordered, 0 skipped for ours under every seed; what the stock client does is printed beside it."""
     seeds = [int(ONE)] if ONE is not None else list(range(1, SEEDS + 1)) if SEEDS else QUICK
     coverage: Counter[str] = Counter()
@@ -58,7 +43,7 @@ def test_hard_applications_lose_nothing(broker: KafkaUnderTest, tmp_path: Path) 
     stock = [0, 0, 0]
 
     def run(seed: int) -> Outcome:
-        return run_seed(broker.client_config(), seed, tmp_path, stock=STOCK)
+        return run_seed(quick_groups.client_config(), seed, tmp_path, stock=STOCK)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for outcome in pool.map(run, seeds):

@@ -1,4 +1,4 @@
-"""Parcels of messages and parcels of columns say the same of the same records."""
+"""Batches of messages and batches of columns say the same of the same records."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyorder.connector.arrow.batches import ColumnBatch, arrow_batch_of, items_of
 from keyorder.connector.arrow.columns import ColumnBuilder  # noqa: F401  (compiles before the clock of a test runs)
-from keyorder.connector.arrow.parcels import ColumnParcel, batch_of_parcels, items_of
+from keyorder.connector.arrow.fetch_source import taken_of
 from keyorder.connector.arrow.schema import batch_of, messages_of
-from keyorder.connector.arrow.tap import taken_of
-from keyorder.connector.consuming.records.parcels import Backlog, MessageParcel
-from keyorder.connector.consuming.records.parcels import items_of as items_of_messages
+from keyorder.connector.consuming.records.batches import Backlog, MessageBatch
+from keyorder.connector.consuming.records.batches import items_of as items_of_messages
 from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.hashing import HASHES
@@ -72,6 +72,7 @@ def facts(messages: list[Message]) -> list[object]:
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 10**9), st.booleans())
+@pytest.mark.slow
 def test_both_kinds_judge_alike(seed: int, managed: bool) -> None:
     """Highest hint, first hinted row and strays, over random timelines and records; also of their cuts."""
     rng = random.Random(seed)
@@ -79,8 +80,8 @@ def test_both_kinds_judge_alike(seed: int, managed: bool) -> None:
     messages = some_messages(rng, rng.randrange(9), rng.randrange(20))
     (rows,) = items_of_messages(messages)
     (columns,) = items_of(taken_of(messages))
-    assert isinstance(rows, MessageParcel)
-    assert isinstance(columns, ColumnParcel)
+    assert isinstance(rows, MessageBatch)
+    assert isinstance(columns, ColumnBatch)
     start = rng.randrange(len(messages))
     stop = rng.randint(start + 1, len(messages))
     for a, b in [(rows, columns), (rows.cut(start, stop), columns.cut(start, stop))]:
@@ -107,7 +108,7 @@ def test_both_kinds_judge_alike(seed: int, managed: bool) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**9))
 def test_a_backlog_gives_out_exactly_what_lies_below(seed: int) -> None:
-    """In order, whatever the parcels' kinds and the sequence of limits; the count is of records."""
+    """In order, whatever the batches' kinds and the sequence of limits; the count is of records."""
     rng = random.Random(seed)
     messages = some_messages(rng, 0, seed % 6)
     backlog = Backlog()
@@ -119,9 +120,9 @@ def test_a_backlog_gives_out_exactly_what_lies_below(seed: int) -> None:
         at += n
     given_out: list[Message] = []
     for limit in sorted(rng.randrange(130) for _ in range(4)):
-        while (parcel := backlog.first_below(limit)) is not None:
-            given_out += parcel.messages()
-            backlog.drop(parcel)
+        while (batch := backlog.first_below(limit)) is not None:
+            given_out += batch.messages()
+            backlog.drop(batch)
         assert facts(given_out) == facts([m for m in messages if (m.offset() or 0) < limit])
         assert len(backlog) == len(messages) - len(given_out)
 
@@ -129,20 +130,20 @@ def test_a_backlog_gives_out_exactly_what_lies_below(seed: int) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**9))
 def test_messages_and_columns_turn_into_each_other(seed: int) -> None:
-    """Nulls, empty values, headers and times survive, in one batch from parcels of both kinds."""
+    """Nulls, empty values, headers and times survive, in one batch from batches of both kinds."""
     rng = random.Random(seed)
     messages = some_messages(rng, 3, 7)
     assert facts(messages_of(batch_of(messages))) == facts(messages)
     half = len(messages) // 2
-    parcels = [
+    batches = [
         *(items_of_messages(messages[:half]) if half else []),
         *items_of(taken_of(messages[half:])),
     ]
-    assert facts(messages_of(batch_of_parcels(parcels))) == facts(messages)  # type: ignore[arg-type]
+    assert facts(messages_of(arrow_batch_of(batches))) == facts(messages)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("offsets", [[5, 6, 3, 4], [1, 1], [9, 2, 3]])
-def test_offsets_that_go_back_begin_a_new_parcel(offsets: list[int]) -> None:
+def test_offsets_that_go_back_begin_a_new_batch(offsets: list[int]) -> None:
     """What was fetched anew is not part of what was fetched before."""
     messages = [Message(topic="t", partition=0, offset=o, key=b"k", value=b"v", timestamp=(1, 1)) for o in offsets]
     for items in (items_of_messages(messages), items_of(taken_of(messages))):

@@ -1,0 +1,47 @@
+"""After a standstill everything waits for the group's word, also what is assigned before that has come."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from keyorder.connector import clock
+from keyorder.connector.consuming.membership_check import MembershipCheck
+
+
+class Group:
+    """In the place of the committer: it takes commits, or does not, and keeps for what it was asked."""
+
+    def __init__(self) -> None:
+        self.takes = False
+        self.asked: list[list[Any]] = []
+
+    def confirms(self, owned: list[Any]) -> bool:
+        self.asked.append(owned)
+        return self.takes
+
+
+def test_an_assignment_that_comes_after_a_standstill_is_in_doubt_too() -> None:
+    """The library had taken part in that rebalance while nobody polled; the group may have gone on without this member."""
+    members: Any = SimpleNamespace(owned={})
+    group: Any = Group()
+    standstill = MembershipCheck(members, group)
+    away = clock.now() + 8.0
+    standstill.look(away)
+    assert not standstill.in_doubt  # nothing is owned
+
+    late = SimpleNamespace(started=False)
+    members.owned["t", 0] = late
+    assert not standstill.in_doubt  # nothing is read of it yet
+    late.started = True
+    assert standstill.in_doubt
+    assert not standstill.settle(away)
+    assert group.asked == [[late]]
+    assert not standstill.settle(clock.now())  # not at once again
+    assert len(group.asked) == 1
+
+    group.takes = True
+    later = away + 60
+    assert standstill.settle(later)
+    members.owned["t", 1] = SimpleNamespace(started=True)
+    assert not standstill.in_doubt  # the group has given its word since

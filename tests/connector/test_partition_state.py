@@ -1,0 +1,55 @@
+"""One owned partition's offsets: what a commit would say."""
+
+from __future__ import annotations
+
+from confluent_kafka import Message
+from keyorder.connector.consuming.partition_state import PartitionState
+from keyorder.connector.consuming.records.batches import MessageBatch
+
+
+def test_what_overtook_a_waiting_record_is_worth_a_commit_of_the_same_position() -> None:
+    """The position stays at the record that waits; without another commit the next owner would repeat all behind it."""
+    owned = PartitionState("t", 0)
+    owned.start_at(4)
+    owned.committed = 4
+    owned.hold_alone(MessageBatch(("t", 0), [Message(topic="t", partition=0, offset=4, key=b"waits")]))
+    assert not owned.uncommitted
+    owned.gave(5)
+    owned.done_with_all()
+    assert (owned.processed, owned.uncommitted) == (4, True)
+    owned.ahead_committed = owned.ahead(4)
+    assert not owned.uncommitted
+
+
+def _given_late(owned: PartitionState, *offsets: int) -> None:
+    for offset in offsets:
+        record = MessageBatch(("t", 0), [Message(topic="t", partition=0, offset=offset, key=b"moved")])
+        owned.hold_alone(record)
+        owned.let_go(record, late=True)
+        owned.held.drop(record)
+    for offset in offsets:
+        owned.gave(offset)
+
+
+def test_the_position_passes_records_that_all_came_late_one_by_one() -> None:
+    """Each is stored by itself, and no other follows: without that the partition is never committed to its end."""
+    owned = PartitionState("t", 0)
+    owned.start_at(0)
+    _given_late(owned, 0, 1, 2)
+    for offset, processed in ((0, 1), (1, 2), (2, 3)):
+        owned.done_up_to(offset + 1)
+        assert owned.processed == processed
+
+
+def test_the_position_of_a_late_record_says_nothing_of_an_unfinished_one_before_it() -> None:
+    """Record 0 was returned in its place and is not done with when the late record 1 is stored."""
+    owned = PartitionState("t", 0)
+    owned.start_at(0)
+    owned.gave(0)
+    _given_late(owned, 1, 2)
+    owned.done_up_to(2)
+    assert owned.processed == 0
+    owned.done_up_to(1)
+    assert owned.processed == 1
+    owned.done_up_to(3)
+    assert owned.processed == 3

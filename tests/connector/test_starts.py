@@ -1,0 +1,218 @@
+"""Starts of many topics: one request of each kind for all of them, and one topic's trouble is that topic's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from keyorder.connector import clock
+from keyorder.connector.config import consumer_settings
+from keyorder.connector.consuming.partition_state import PartitionState
+from keyorder.connector.consuming.starting import Start
+from keyorder.connector.consuming.starts import Starts
+from keyorder.connector.consuming.view import View, unmanaged
+from keyorder.connector.messages import Place
+from keyorder.partitioner.errors import (
+    BrokerUnreachableError,
+    GroupResetError,
+    IdentityMismatchError,
+    KeyorderError,
+    NotAuthorizedError,
+    TopicNotFoundError,
+)
+from keyorder.partitioner.gates.starts import Commit
+from keyorder.partitioner.timeline import Timeline
+
+SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
+TOPICS = [f"t{n}" for n in range(40)]
+
+
+class _Starter:
+    """The cluster's answers. calls: how often each question was asked. bad: by topic, what a question of it raises."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.bad: dict[str, KeyorderError] = {}
+        self.missing: set[str] = set()
+        self.foreign: dict[str, KeyorderError] = {}
+        self.reset: dict[str, KeyorderError] = {}
+        self.commits: dict[str, dict[int, Commit]] = {}
+
+    def _asked(self, what: str, topics: Iterable[str]) -> None:
+        self.calls.append(what)
+        for topic in topics:
+            if topic in self.bad:
+                raise self.bad[topic]
+
+    def counts(self, topics: Collection[str]) -> tuple[dict[str, int], str]:
+        self._asked("counts", ())
+        return {topic: 1 for topic in topics if topic not in self.missing}, "cluster"
+
+    def misidentified(self, timelines: Collection[Timeline], cluster_id: str) -> dict[str, KeyorderError]:
+        return {t.topic: self.foreign[t.topic] for t in timelines if t.topic in self.foreign}
+
+    def committed(self, places: Iterable[Place]) -> dict[str, dict[int, Commit]]:
+        topics = {topic for topic, _ in places}
+        self._asked("committed", topics)
+        return {topic: dict(self.commits.get(topic, {})) for topic in topics}
+
+    def waits_for_founder(self, *_: object) -> bool:
+        return False
+
+    def needs_initial_commit(self, timeline: Timeline, commits: Mapping[int, Commit]) -> bool:
+        return not commits
+
+    def logs(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+        places = list(places)
+        self._asked("logs", [topic for topic, _ in places])
+        return dict.fromkeys(places, (3, 9))
+
+    def founding(self, timeline: Timeline, commits: object, logs: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        return {p: low for p, (low, _) in logs.items()}
+
+    def commit(self, topics: Collection[Any]) -> dict[str, dict[int, Commit]]:
+        self._asked("commit", [timeline.topic for timeline, _, _ in topics])
+        made = {timeline.topic: {p: Commit(o, 0) for p, o in offsets.items()} for timeline, _, offsets in topics}
+        self.commits.update(made)
+        return made
+
+    def starts(self, topics: Collection[Any], known: object) -> tuple[dict[str, list[Start]], dict[str, KeyorderError]]:
+        self._asked("starts", [timeline.topic for timeline, _, _ in topics])
+        errors = {t.topic: self.reset[t.topic] for t, _, _ in topics if t.topic in self.reset}
+        found = {
+            t.topic: [Start(p, commits[p].offset, commits[p].offset, 0, 9) for p in partitions]
+            for t, commits, partitions in topics
+            if t.topic not in errors
+        }
+        return found, errors
+
+
+class _Stopped:
+    """Notes which topics cannot be started."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, KeyorderError] = {}
+
+    def begins_anew(self, _: str) -> bool:
+        return False
+
+    def failed(self, topic: str, error: KeyorderError) -> None:
+        self.errors[topic] = error
+
+    def goes_on(self, topic: str) -> None:
+        self.errors.pop(topic, None)
+
+
+def starts(managed: bool = True) -> tuple[Starts, _Starter, _Stopped, dict[Place, PartitionState]]:
+    starter, stopped = _Starter(), _Stopped()
+    owned = {(topic, 0): PartitionState(topic, 0) for topic in TOPICS}
+    views: Any = SimpleNamespace(
+        view=lambda topic, _: View(unmanaged(topic, 1), managed),
+        await_look=lambda *_: True,
+        follow=lambda *_, **__: None,
+        failures={},
+    )
+    fetching: Any = SimpleNamespace(manual=False)
+    found = Starts(fetching, SETTINGS, views, starter, owned, stopped)  # type: ignore[arg-type]
+    gates: Any = SimpleNamespace(assigned=lambda _: None, changed=lambda _: None)
+    found.gates = gates
+    for place in owned:
+        found.add(place, clock.now())
+    return found, starter, stopped, owned
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A clock that stands, and goes on by what it is called with."""
+    now = [clock.now()]
+    monkeypatch.setattr(clock, "now", lambda: now[0])
+
+    def go(seconds: float) -> None:
+        now[0] += seconds
+
+    return go
+
+
+def started(owned: Mapping[Place, PartitionState]) -> set[str]:
+    return {topic for (topic, _), each in owned.items() if each.started}
+
+
+def test_all_topics_are_asked_for_together() -> None:
+    found, starter, stopped, owned = starts()
+    found.find()
+    assert starter.calls == ["counts", "committed", "logs", "commit", "starts"]
+    assert started(owned) == set(TOPICS)
+    assert {(each.fetched, each.committed) for each in owned.values()} == {(3, 3)}
+    assert not found.waiting
+    assert not stopped.errors
+
+
+def test_what_is_wrong_with_one_topic_leaves_the_others_alone() -> None:
+    found, starter, stopped, owned = starts()
+    starter.missing = {"t1"}
+    starter.foreign = {"t2": IdentityMismatchError("t2", "topic id", "a", "b")}
+    starter.reset = {"t3": GroupResetError("g", "t3", "its commits contradict each other")}
+    found.find()
+    assert started(owned) == set(TOPICS) - {"t1", "t2", "t3"}
+    assert {topic: type(error) for topic, error in stopped.errors.items()} == {
+        "t1": TopicNotFoundError,
+        "t2": IdentityMismatchError,
+        "t3": GroupResetError,
+    }
+    assert len(starter.calls) == 5, "no topic was asked for by itself"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(NotAuthorizedError("read", "topic t5", "denied"), True), (BrokerUnreachableError("localhost:1", "away"), False)],
+)
+def test_where_the_question_for_all_fails_each_is_asked_for_by_itself(
+    error: KeyorderError, told: bool, later: Any
+) -> None:
+    found, starter, stopped, owned = starts()
+    starter.bad = {"t5": error}
+    found.find()
+    assert started(owned) == set(TOPICS) - {"t5"}
+    assert stopped.errors == ({"t5": error} if told else {})
+    starter.bad = {}
+    later(1.0)
+    found.find()
+    assert started(owned) == set(TOPICS)
+    assert not stopped.errors
+
+
+def test_a_broker_that_is_away_for_long_is_waited_for(later: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The application is told nothing, as by a stock consumer; the log says it once in a while."""
+    found, starter, stopped, owned = starts()
+    starter.bad = {"t5": BrokerUnreachableError("localhost:1", "its leader is away")}
+    for _ in range(100):
+        found.find()
+        later(1.0)
+    assert started(owned) == set(TOPICS) - {"t5"}
+    assert not stopped.errors
+    assert [record.levelname for record in caplog.records if "t5" in record.getMessage()] == ["WARNING"] * 3
+    starter.bad = {}
+    found.find()
+    assert started(owned) == set(TOPICS)
+
+
+def test_a_turn_ends_where_asking_takes_long_and_the_next_one_begins_with_others(later: Any) -> None:
+    found, starter, _, owned = starts()
+    starter.bad = {"t0": BrokerUnreachableError("localhost:1", "away")}
+    ask = starter.committed
+
+    def slowly(places: Iterable[Place]) -> dict[str, dict[int, Commit]]:
+        later(0.4)
+        return ask(places)
+
+    starter.committed = slowly  # type: ignore[method-assign]
+    turns = 0
+    while started(owned) != set(TOPICS) - {"t0"}:
+        before = len(starter.calls)
+        found.find()
+        assert len(starter.calls) - before <= 5 * 4
+        later(0.1)
+        turns += 1
+        assert turns < 2 * len(TOPICS)

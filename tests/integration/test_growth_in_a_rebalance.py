@@ -1,0 +1,117 @@
+"""A topic that grows while its group rebalances: nothing changes hands unasked, and nobody drops out of the rebalances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic
+from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector import clock
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK, await_that, group_config
+
+_LIMIT = 120
+
+
+def cooperative(kafka: KafkaUnderTest, group: str, **more: object) -> dict[str, object]:
+    strategy = {"partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 300}
+    return group_config(kafka, group, **strategy, **more)
+
+
+class Member:
+    """A cooperative member, and what it was told that it owns."""
+
+    def __init__(self, kafka: KafkaUnderTest, topic: str) -> None:
+        self.owned: set[int] = set()
+        self.told = 0
+        self.consumer = OrderedConsumer(cooperative(kafka, topic))
+        self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
+
+    def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
+        self.owned |= {p.partition for p in partitions}
+        self.told += 1
+
+    def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
+        self.owned -= {p.partition for p in partitions}
+        self.told += 1
+
+
+@pytest.fixture
+def topic(kafka: KafkaUnderTest, topic_name: str) -> str:
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
+    return topic_name
+
+
+def test_a_member_that_sees_growth_before_it_was_told_of_a_revocation_stays_in_the_group(
+    kafka: KafkaUnderTest, topic: str
+) -> None:
+    """It gives nothing up before `on_revoke` was called, and takes part in the rebalances that follow."""
+    first = Member(kafka, topic)
+    deadline = clock.now() + _LIMIT
+    while first.owned != {0, 1}:
+        assert clock.now() < deadline
+        first.consumer.poll(0.1)
+    second = Member(kafka, topic)
+    while not second.told:  # the first one joins again without being polled, and is to give up one
+        assert clock.now() < deadline
+        second.consumer.poll(0.1)
+
+    before = first.consumer.figures().epochs[topic]
+    TopicAdmin(kafka.client_config()).expand(topic, 3)
+    while first.consumer.figures().epochs[topic] == before:
+        assert clock.now() < deadline
+        second.consumer.poll(0.1)
+    until = clock.now() + 2
+    while clock.now() < until:
+        second.consumer.poll(0.1)
+        assert not first.owned & second.owned, "it was given away before on_revoke"
+
+    deadline = clock.now() + _LIMIT
+    while first.owned | second.owned != {0, 1, 2} or first.owned & second.owned:
+        assert clock.now() < deadline, (first.owned, second.owned)
+        first.consumer.poll(0.05)
+        second.consumer.poll(0.05)
+    second.consumer.close()
+    deadline = clock.now() + _LIMIT
+    while first.owned != {0, 1, 2}:
+        assert clock.now() < deadline, first.owned
+        first.consumer.poll(0.1)
+    first.consumer.close()
+
+
+@pytest.mark.parametrize("pattern", [False, True])
+def test_topics_that_come_and_grow_are_found(kafka: KafkaUnderTest, topic_name: str, pattern: bool) -> None:
+    """Named before they are there, or by a pattern; managed or not."""
+    names = [f"{topic_name}-{letter}" for letter in "abc"]
+    cluster = kafka.admin()
+    TopicAdmin(kafka.client_config()).create(names[0], 1, config=QUICK)
+    consumer = OrderedConsumer(cooperative(kafka, topic_name, topic_metadata_refresh_interval_ms=300))
+    consumer.subscribe([f"^{topic_name}-.*"] if pattern else names)
+
+    def owned() -> set[tuple[str, int]]:
+        return {(place.topic, place.partition) for place in consumer.assignment()}
+
+    await_that(consumer, lambda: owned() == {(names[0], 0)})
+    TopicAdmin(kafka.client_config()).create(names[1], 1, config=QUICK)
+    cluster.create_topics([NewTopic(names[2], 1, 1)])[names[2]].result(_LIMIT)
+    await_that(consumer, lambda: owned() == {(name, 0) for name in names})
+    TopicAdmin(kafka.client_config()).expand(names[0], 2)
+    cluster.create_partitions([NewPartitions(names[2], 2)])[names[2]].result(_LIMIT)
+    await_that(consumer, lambda: owned() == {(names[0], 0), (names[0], 1), (names[1], 0), (names[2], 0), (names[2], 1)})
+    consumer.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_pattern_that_matches_nothing_yet_finds_its_topic(
+    kafka: KafkaUnderTest, topic_name: str, strategy: str
+) -> None:
+    """The member has joined nothing so far, and does when the topic is made."""
+    more = {"partition_assignment_strategy": strategy, "topic_metadata_refresh_interval_ms": 300}
+    with OrderedConsumer(group_config(kafka, topic_name, **more)) as consumer:
+        consumer.subscribe([f"^{topic_name}-.*"])
+        for _ in range(20):
+            consumer.poll(0.1)
+        TopicAdmin(kafka.client_config()).create(f"{topic_name}-a", 1, config=QUICK)
+        await_that(consumer, lambda: len(consumer.assignment()) == 1)

@@ -1,0 +1,172 @@
+"""A broker that is away ends no process, as an admin request of the client library that ran out can, and holds up no close()."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from keyorder import OrderedConsumer, TopicAdmin
+from keyorder.connector.admin_link import AdminLink
+from keyorder.connector.consuming import consumer as consumer_module
+from keyorder.connector.group_commits import GroupCommits
+from support.cluster import ClusterSpec, KafkaUnderTest
+from support.groups import QUICK, group_config, read, send
+
+ASKER = """
+import sys
+from keyorder import GroupAdmin, KeyorderError
+from keyorder.connector.groups.resetting import Point, Target
+
+servers, topic = sys.argv[1:]
+groups = GroupAdmin({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 500})
+groups.reset(topic, topic, Target(Point.EARLIEST))
+print("asked", flush=True)
+sys.stdin.readline()
+try:
+    groups.reset(topic, topic, Target(Point.EARLIEST))
+except KeyorderError as error:
+    print(type(error).__name__, flush=True)
+sys.stdin.readline()
+for _ in range(5):
+    groups.reset(topic, topic, Target(Point.EARLIEST))
+"""
+
+
+@pytest.fixture(scope="module")
+def lone(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
+    """A broker that may stand still."""
+    started = start_kafka(ClusterSpec(1, {}, {"broker.session.timeout.ms": "6000"}))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def silence(lone: KafkaUnderTest) -> Iterator[Callable[[int], None]]:
+    """The broker stands still with SIGSTOP and goes on with SIGCONT."""
+    yield lambda sig: lone.kill_broker(1, sig)
+    lone.kill_broker(1, signal.SIGCONT)
+
+
+def test_a_process_outlives_a_broker_that_restarts_slowly(lone: KafkaUnderTest, topic_name: str) -> None:
+    """A look at a group fails with the error of a cluster that is away, and succeeds when it is there again."""
+    TopicAdmin(lone.client_config()).create(topic_name, 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", ASKER, lone.bootstrap_servers, topic_name],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as asker:  # fmt: skip
+        assert asker.stdin is not None
+        assert asker.stdout is not None
+        assert asker.stdout.readline() == "asked\n"
+        lone.kill_broker(1)
+        print(file=asker.stdin, flush=True)
+        assert asker.stdout.readline() == "BrokerUnreachableError\n"
+        lone.start_broker(1)
+        print(file=asker.stdin, flush=True)
+        assert asker.wait(300) == 0
+
+
+REQUESTS: dict[str, Callable[[AdminLink, str], object]] = {
+    "describe": lambda link, group: link.describe_group(group, 1),
+    "delete": lambda link, group: link.delete_group(group, 1),
+    "set offsets": lambda link, group: link.set_offsets(group, [TopicPartition(group, 0, 1)], 1),
+}
+
+
+@pytest.mark.parametrize("ask", REQUESTS.values(), ids=list(REQUESTS))
+def test_what_a_coordinator_has_not_answered_is_never_sent(
+    lone: KafkaUnderTest, topic_name: str, silence: Callable[[int], None], ask: Callable[[AdminLink, str], object]
+) -> None:
+    """The request ends in time; when the coordinator is there again the next is answered, and the old one changes nothing."""
+    TopicAdmin(lone.client_config()).create(topic_name, 1)
+    link = AdminLink(lone.client_config())
+    link.set_offsets(
+        topic_name, [TopicPartition(topic_name, 0, 0)], 120
+    )  # the library knows the coordinator from now on
+    link = AdminLink(lone.client_config())
+    silence(signal.SIGSTOP)
+    with pytest.raises(KafkaException, match="has not answered for 1 s"):
+        ask(link, topic_name)
+    silence(signal.SIGCONT)
+    assert link.describe_group(topic_name, 120).state.name == "EMPTY"
+    consumer = Consumer({**lone.client_config(), "group.id": topic_name})
+    (committed,) = consumer.committed([TopicPartition(topic_name, 0)], timeout=120)
+    consumer.close()
+    assert committed.offset == 0
+
+
+PROTOCOLS = {
+    "range": {"partition_assignment_strategy": "range"},
+    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
+    "consumer": {"group_protocol": "consumer"},
+    "assigned": {},
+}
+# What is not committed yet: what an automatic commit would take, what was sent a moment ago, what a callback commits.
+OPEN = ("automatic", "on its way", "in on_revoke")
+
+
+@pytest.mark.parametrize("sig", [signal.SIGSTOP, signal.SIGKILL], ids=["stands still", "is killed"])
+def test_close_ends_without_the_coordinator(
+    lone: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, sig: signal.Signals
+) -> None:
+    """Whatever is to be committed: nothing is then, and none of it counts as committed when the broker is back."""
+    monkeypatch.setattr(consumer_module, "_CLOSE_PATIENCE", 1.0)
+    TopicAdmin(lone.client_config()).create(topic_name, 1, config=QUICK)
+    send(lone, topic_name, *((f"k{n}", f"v{n}") for n in range(10)))
+    members: dict[str, OrderedConsumer] = {}
+    refused: list[KafkaException] = []
+
+    def commit_again(consumer: OrderedConsumer, _: object) -> None:
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            refused.append(error)
+
+    for protocol, settings in PROTOCOLS.items():
+        for what in OPEN:
+            auto = what == "automatic"
+            config = group_config(
+                lone, f"{topic_name}-{protocol}-{what}",
+                enable_auto_commit=auto, auto_commit_interval_ms=600_000, **settings,
+            )  # fmt: skip
+            consumer = members[f"{protocol}, {what}"] = OrderedConsumer(config)
+            if protocol == "assigned":
+                consumer.assign([TopicPartition(topic_name, 0)])
+            elif what == "in on_revoke":
+                consumer.subscribe([topic_name], on_revoke=commit_again)
+            else:
+                consumer.subscribe([topic_name])
+    for consumer in members.values():
+        read(consumer, 10)
+
+    lone.kill_broker(1, sig)
+    closed: set[str] = set()
+
+    def close(name: str) -> None:
+        if name.endswith("on its way"):
+            members[name].commit(asynchronous=True)
+        members[name].close()
+        closed.add(name)
+
+    closing = [threading.Thread(target=close, args=(name,), daemon=True) for name in members]
+    for thread in closing:
+        thread.start()
+    for thread in closing:
+        thread.join(120)
+    if sig == signal.SIGSTOP:
+        lone.kill_broker(1, signal.SIGCONT)
+    else:
+        lone.start_broker(1)
+    assert closed == set(members)
+    assert len(refused) == 3
+    assert {error.args[0].name() for error in refused} == {"_TIMED_OUT"}
+    groups = {name: f"{topic_name}-{name.replace(', ', '-')}" for name in members}
+    after = GroupCommits(lone.client_config()).read(groups.values(), [(topic_name, 0)], 120)
+    for name, group in groups.items():
+        committed = after[group].get((topic_name, 0))
+        # The group's initial commit, or what was sent, which may still arrive as it was sent.
+        assert committed is None or committed.offset == 0 or name.endswith("on its way"), (name, committed)

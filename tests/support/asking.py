@@ -1,0 +1,26 @@
+"""Asking a cluster that may be busy with itself: what passes by itself is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+from keyorder.connector.kafka_errors import is_passing, translate
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+T = TypeVar("T")
+
+
+def answered(ask: Callable[[], T], patience: float = 180.0) -> T:
+    """What the cluster answers. patience: seconds for which errors that pass are asked again."""
+    return Retrying(
+        retry=retry_if_exception(_passes),
+        stop=stop_after_delay(patience),
+        wait=wait_fixed(0.2),
+        reraise=True,
+    )(ask)
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and is_passing(translate(error.args[0], "ask", "the cluster"))
