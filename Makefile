@@ -5,16 +5,23 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
+OLDEST := build/oldest
+OLDEST_CLIENT := $(shell sed -n 's/^ *"confluent-kafka>=\([0-9.]*\)".*/\1/p' pyproject.toml)
+UPSTREAM_ENV := build/upstream$(if $(CLIENT),-$(CLIENT))
+UPSTREAM_NEEDS := pytest-asyncio requests-mock avro six
 TYPED  := __init__.py __main__.py _version.py aio.py errors.py py.typed partitioner connector streaming compaction benchmarks
 # Broker tests mostly wait, so several processes share a core; JOBS=0 runs them one by one.
-JOBS   ?= 5
+JOBS   ?= 4
 DEALT  := --dist loadfile --no-loadscope-reorder
 PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) $(DEALT))
 CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integration/test_growth.py \
-            tests/integration/test_broker_failures.py
+            tests/integration/test_broker_failures.py tests/integration/test_image.py
+KAFKAS ?= 3.9.2 4.3.1
+EVERYWHERE := tests/integration/test_growth.py tests/integration/test_groups.py tests/integration/test_transactions.py \
+              tests/connector/cli/test_topics.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test simulate writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos connect-parity lint check format docs bench clean
+.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,10 +46,17 @@ demo: $(DEMO_STAMP)  ## grow a topic under load on an embedded real Kafka: the s
 	@$(BIN)/keyorder demo
 
 test: $(STAMP)  ## every test, on real brokers started for the run
-	@$(BIN)/python -Im pytest tests -m "not docker and not long" $(PARALLEL)
+	@$(BIN)/python -Im pytest tests -m "not docker and not long" --second-look $(PARALLEL)
 
 test-long: $(STAMP)  ## the tests that take minutes each: kills, a Spark cluster, notebooks, real cleaners
 	@$(BIN)/python -Im pytest tests -m "long and not docker" --timeout=1200
+
+compatibility: $(STAMP)  ## growth, groups, transactions and topic commands on the other versions of Kafka; KAFKAS="3.9.2" for one
+	@for kafka in $(KAFKAS); do echo "==> Kafka $$kafka"; \
+		$(BIN)/python -Im pytest $(EVERYWHERE) -m "not docker and not long" --kafka-version=$$kafka || exit 1; done
+
+rolling-upgrade: $(STAMP)  ## an earlier version and today's replace each other while a topic changes; WHEEL=path for another earlier version
+	@KEYORDER_EARLIER_WHEEL="$(WHEEL)" $(BIN)/python -Im pytest tests/integration/test_rolling_upgrade.py --timeout=1200
 
 test-docker: $(STAMP)  ## clusters, commands and growths again, on containers of a Docker engine
 	@$(BIN)/python -Im pytest $(CONTRACT) -m "docker or kafka" --kafka-supplier=docker
@@ -77,7 +91,36 @@ connect-chaos: $(STAMP)  ## three Connect workers: ten kills, standstills, broke
 applications: $(STAMP)  ## hard applications on stock clients and on ours, judged: 50 seeds, SEEDS=n for another number, SEED=n for one
 	@KEYORDER_APPLICATIONS=$(or $(SEEDS),50) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/integration/applications -s -n 0
 
-connect-parity: $(STAMP)  ## Connect's data, converters and transforms beside Kafka Connect's own classes on a JVM, many random cases
+jepsen: $(STAMP)  ## faults in every phase of changes on three brokers, judged: MINUTES= SEED= FAULTS=a,b KINDS= PLAN=fault@phase,.. KEEP=1
+	@PYTHONPATH=tests $(BIN)/python tests/faults/campaign.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(FAULTS),--faults $(FAULTS)) $(if $(KINDS),--kinds $(KINDS)) $(if $(PLAN),--plan $(PLAN)) $(if $(KEEP),--keep)
+
+parity: $(STAMP)  ## our clients beside confluent-kafka's, and beneath libraries that others wrote
+	@$(BIN)/python -Im pytest tests/parity -q -n 0 --timeout=1200
+
+$(OLDEST)/.installed: $(STAMP)
+	@echo "==> confluent-kafka $(OLDEST_CLIENT) into $(OLDEST), in front of $(VENV)"
+	@$(BIN)/python -m venv --clear $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --no-deps 'confluent-kafka==$(OLDEST_CLIENT)'
+	@$(OLDEST)/bin/python tests/support/behind.py $(VENV)
+	@touch $@
+
+parity-oldest: $(OLDEST)/.installed  ## the same with the oldest confluent-kafka that pyproject.toml allows
+	@$(OLDEST)/bin/python -Im pytest tests/parity -q -n 0 --timeout=1200
+
+$(UPSTREAM_ENV)/.installed: $(STAMP)
+	@echo "==> what confluent-kafka's own tests import into $(UPSTREAM_ENV), in front of $(VENV)"
+	@$(BIN)/python -m venv --clear $(UPSTREAM_ENV)
+	@$(UPSTREAM_ENV)/bin/python tests/support/behind.py $(VENV)
+	@$(UPSTREAM_ENV)/bin/python -m pip install --quiet $(if $(CLIENT),'confluent-kafka==$(CLIENT)') $(UPSTREAM_NEEDS)
+	@touch $@
+
+parity-upstream: $(UPSTREAM_ENV)/.installed  ## confluent-kafka's own tests and examples, from a checkout: UPSTREAM=path, CLIENT=2.15.0, ONLY=Producer, WRITE=1
+	@test -n "$(UPSTREAM)" || { echo "UPSTREAM=path: a checkout of confluent-kafka-python"; exit 2; }
+	@PYTHONPATH=tests $(UPSTREAM_ENV)/bin/python tests/parity/upstream/examples.py $(UPSTREAM) -k '$(ONLY)' $(if $(WRITE),--write)
+	@$(UPSTREAM_ENV)/bin/python tests/parity/upstream/run.py $(UPSTREAM) -k '$(ONLY)' $(if $(WRITE),--write)
+
+connect-parity: $(STAMP)  ## Connect's data, converters, transforms and REST beside Kafka Connect's own on a JVM
 	@KEYORDER_CONNECT_CASES=3000 $(BIN)/python -Im pytest tests/connector/connect/jvm -q -n 0 --timeout=1200
 
 lint: $(STAMP)  ## format, lint, types
@@ -86,7 +129,7 @@ lint: $(STAMP)  ## format, lint, types
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
 
 check: lint  ## format, lint, types, pure tests, architecture; no broker, under a minute
-	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker" --ignore=tests/model --ignore=tests/simulation -n auto $(DEALT)  # these: make test
+	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker and not slow and not long" --ignore=tests/model --ignore=tests/simulation -n 3 --dist worksteal  # these: make test
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
 	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800
@@ -94,17 +137,38 @@ model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, 
 format: $(STAMP)  ## rewrite the code in the house's format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-simulate: $(STAMP)  ## 100 000 simulated histories of the state machines, an hour or so; SIMULATIONS=n for another number, SEED=n for one
-	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),100000) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/simulation -q -rP -k histor
+simulate: $(STAMP)  ## simulated histories of the shipped clients, 1 000 or SIMULATIONS=n, SEED=n for one; some thousand an hour and core
+	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),1000) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/simulation/shipped -q -rP -k histor
+
+simulate-machines: $(STAMP)  ## 100 000 simulated histories of the state machines, an hour or so; SIMULATIONS=n for another number, SEED=n for one
+	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),100000) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/simulation --ignore=tests/simulation/shipped -q -rP -k histor
 
 conformance-removal: $(STAMP)  ## take each behaviour of the conformance page out of a copy and see its tests fail: IDS="K253-41 gate", AGAIN=1, REMOVALS=2
 	@$(BIN)/python tests/support/conformance_removal.py $(IDS) $(if $(AGAIN),--again) --jobs $(or $(REMOVALS),1)
 
+image:  ## an image of keyorder's commands, the controller by default; BASE= another image with Python
+	@docker build --file docker/keyorder/Dockerfile --tag keyorder:latest $(if $(BASE),--build-arg BASE=$(BASE)) \
+	    --build-arg VERSION=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' _version.py) \
+	    --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null) .
+
+compose-up:  ## three brokers, controller, Connect worker, Prometheus, Grafana and a load, by Docker Compose: docs/run.md
+	@docker compose --file docker/compose-full.yaml up --build --detach --wait
+
+compose-down:  ## end them, and forget their data
+	@docker compose --file docker/compose-full.yaml down --volumes
+
 docs: $(STAMP)  ## tables and pages that are made from the code and its tests, and the whole as a site in build/site
 	@$(BIN)/python tests/support/conformance.py --write
+	@$(BIN)/python tests/support/spark_suites.py --write
+	@$(BIN)/python tests/support/client_parity.py --write
 	@$(BIN)/python tests/support/connect_docs.py --write
+	@$(BIN)/python tests/support/sequence_diagrams.py --write
 	@PYTHONPATH=tests $(BIN)/python tests/support/connect_cases.py --write
+	@PYTHONPATH=tests $(BIN)/python tests/support/connect_rest_rules.py --write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -Im mkdocs build --quiet && echo "==> build/site/index.html"
+
+screenshots: $(STAMP)  ## the pictures of the status page and of the report in docs/images, by a real Chromium
+	@PYTHONPATH=tests $(BIN)/python -m support.screenshots
 
 clean:  ## forget everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
