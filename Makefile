@@ -59,7 +59,7 @@ rolling-upgrade: $(STAMP)  ## an earlier version and today's replace each other 
 	@KEYORDER_EARLIER_WHEEL="$(WHEEL)" $(BIN)/python -Im pytest tests/integration/test_rolling_upgrade.py --timeout=1200
 
 test-docker: $(STAMP)  ## clusters, commands and growths again, on containers of a Docker engine
-	@$(BIN)/python -Im pytest $(CONTRACT) -m "docker or kafka" --kafka-supplier=docker
+	@$(BIN)/python -Im pytest $(CONTRACT) -m "docker or kafka" --kafka-supplier=docker --second-look
 
 test-docker-all: $(STAMP)  ## every broker test again, on containers
 	@$(BIN)/python -Im pytest tests -m "docker or kafka" --kafka-supplier=docker

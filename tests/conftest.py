@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--second-look",
         action="store_true",
-        help="run up to three tests of brokers that failed beside others again, alone",
+        help="run up to eight tests that failed beside others again, alone",
     )
 
 

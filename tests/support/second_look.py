@@ -1,7 +1,7 @@
 """A second look at a few red tests, alone: whether it was the machine, which other tests kept busy, or the code.
 
-For tests on brokers only, at most three of a run, and never for a finding: records lost or out of order, a process that
-crashed. A test that passes then is named at the end as one to be mended, and the run is green.
+For at most eight of a run, and never for what a judge of histories found: records lost or out of order. A test that passes
+then is named at the end as one to be mended, with what it failed by, and the run is green.
 """
 
 from __future__ import annotations
@@ -10,19 +10,29 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
 
-MOST = 3
-# What one of the judges says, a process that ended by itself, or pytest's own limit for a test that hangs.
-FINDING = re.compile(r"reorder|out of order|lost|illegal|skipped|verdict|crashed|Timeout \(>", re.IGNORECASE)
+MOST = 8
+# What the judges say. They say it first; a log that follows may hold any word.
+FINDING = re.compile(r"^assert.*(reorder|out of order|\blost\b|illegal|skipped|verdict)", re.IGNORECASE)
 
 
-def worth(failed: dict[str, tuple[str, bool]]) -> bool:
-    """Whether a second look may be taken. failed: by test, (what it failed by, whether it uses brokers)."""
-    return 0 < len(failed) <= MOST and all(brokers and not FINDING.search(why) for why, brokers in failed.values())
+def found(why: str) -> bool:
+    """Whether a judge of histories says so. why: the text of a failure."""
+    return FINDING.match(first_line(why)) is not None
+
+
+def first_line(why: str) -> str:
+    """What a failure begins with."""
+    return why.split("\n", 1)[0][:300]
+
+
+def worth(failed: Mapping[str, str]) -> bool:
+    """Whether a second look may be taken. failed: by test, what it failed by."""
+    return 0 < len(failed) <= MOST and not any(found(why) for why in failed.values())
 
 
 class SecondLook:
@@ -30,15 +40,17 @@ class SecondLook:
 
     def __init__(self, options: list[str], root: Path) -> None:
         self._options, self._root = options, root
-        self._failed: dict[str, tuple[str, bool]] = {}
+        self._failed: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember what fails, and by what."""
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            before = self._failed.get(report.nodeid, ("", True))[0]
-            why = before + str(report.longrepr if crash is None else crash.message)
-            self._failed[report.nodeid] = why, "kafka" in report.keywords
+            why = str(report.longrepr if crash is None else crash.message)
+            before = self._failed.get(report.nodeid)
+            # A test may fail in its set-up, its body and its clean-up: a finding among them is what counts.
+            if before is None or found(why):
+                self._failed[report.nodeid] = why
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -46,7 +58,7 @@ class SecondLook:
         yield
         if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not worth(self._failed):
             return
-        names = "\n  ".join(self._failed)
+        names = "\n  ".join(f"{name}: {first_line(why)}" for name, why in self._failed.items())
         print(f"\n==> failed beside other tests, now alone:\n  {names}", flush=True)
         again = [sys.executable, "-Im", "pytest", *self._options, "-n", "0", "-p", "no:cacheprovider", *self._failed]
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
