@@ -110,13 +110,6 @@ class LogOffsets:
         """The cluster's metadata of one topic, as Consumer.list_topics gives it: a look that does not make the topic."""
         return self._lending(_UNCOMMITTED, lambda client: client.list_topics(topic, timeout))
 
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on: through new clients."""
-        with self._returned:
-            if "sasl.username" in self._config:
-                self._config |= {"sasl.username": username, "sasl.password": password}
-        self.close()
-
     def close(self) -> None:
         """Release the clients; they are made again when needed."""
         with self._returned:

@@ -143,6 +143,27 @@ class ControlTopics:
         self._asked = now
 
 
+def control_consumer(config: Mapping[str, Any], fetch_wait_ms: int) -> Consumer:
+    """A consumer of the client library for control topics: committed records, from their beginning; it makes no topic.
+
+    fetch_wait_ms: how long an idle fetch waits at the broker.
+    """
+    return Consumer(
+        {
+            **connection_of(config),
+            "allow.auto.create.topics": False,
+            "group.id": "keyorder-control-reader",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.error.backoff.ms": 50,
+            "fetch.wait.max.ms": fetch_wait_ms,
+        }
+    )
+
+
 class ControlReader:
     """One consumer over control partitions. Not thread-safe: one thread owns it.
 
@@ -158,28 +179,11 @@ class ControlReader:
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._config = connection_of(config)
         self._topics = ControlTopics(self._bootstrap)
-        self._consumer = Consumer(
-            {
-                **connection_of(config),
-                "group.id": "keyorder-control-reader",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.error.backoff.ms": 50,
-                "fetch.wait.max.ms": fetch_wait_ms,
-            }
-        )
+        self._consumer = control_consumer(config, fetch_wait_ms)
         self._offsets = LogOffsets(config)
         self._next: dict[Slot, int] = {}
         self._past: dict[Slot, _Past] = {}
         self.interested: Any = None
-
-    @property
-    def slots(self) -> set[Slot]:
-        """What is being read."""
-        return set(self._next)
 
     def add(self, slots: Iterable[Slot]) -> None:
         """Read these slots too, from their beginning. Raises BrokerUnreachableError and its kin."""
@@ -269,13 +273,6 @@ class ControlReader:
                 if wanted(message):
                     return message
         raise BrokerUnreachableError(self._bootstrap, f"a record just written did not show within {timeout:.0f} s")
-
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from now on."""
-        if "sasl.username" in self._config:
-            self._config |= {"sasl.username": username, "sasl.password": password}
-        self._consumer.set_sasl_credentials(username, password)
-        self._offsets.set_sasl_credentials(username, password)
 
     def close(self) -> None:
         """Leave nothing behind."""

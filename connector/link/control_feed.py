@@ -20,8 +20,15 @@ from ...partitioner.errors import KeyorderError, PeerError, TimelineRegressionEr
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from .. import clock
 from ..admin_link import AdminLink
-from ..config import connection_of
-from ..control.control_reader import BEHIND_S, ControlMessage, ControlTopics, Look, control_message, went_back
+from ..control.control_reader import (
+    BEHIND_S,
+    ControlMessage,
+    ControlTopics,
+    Look,
+    control_consumer,
+    control_message,
+    went_back,
+)
 from ..control.control_topics import Slot
 from ..interruptible import Condition
 from ..kafka_errors import translate, translated
@@ -306,20 +313,7 @@ class ControlFeed:
         return self._consumer
 
     def _open(self) -> Consumer:
-        consumer = Consumer(
-            {
-                **connection_of(self._config),
-                "allow.auto.create.topics": False,  # the next question names topics
-                "group.id": "keyorder-control-reader",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.error.backoff.ms": 50,
-                "fetch.wait.max.ms": _FETCH_WAIT_MS,
-            }
-        )
+        consumer = control_consumer(self._config, _FETCH_WAIT_MS)
         for topic in (CONTROL_TOPIC, WRITERS_TOPIC):
             prefetch_metadata(consumer, topic)
         return consumer
