@@ -81,9 +81,11 @@ def test_marks_are_found_wherever_they_stand(tmp_path: Path) -> None:
     a, c = "tests/sub/test_one.py::test_a", "tests/sub/test_one.py::TestB::test_c"
     assert conformance.marked(tmp_path / "tests") == {"C-01": [a, c], "K253-01": [a, c], "K253-02": [a]}
 
-    (folder / "test_two.py").write_text("import pytest\nID = 'C-01'\n@pytest.mark.kip(ID)\ndef test_d(): ...\n")
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "test_two.py").write_text("import pytest\nID = 'C-01'\n@pytest.mark.kip(ID)\ndef test_d(): ...\n")
     with pytest.raises(ValueError, match="line 3"):
-        conformance.marked(tmp_path / "tests")
+        conformance.marked(others)
 
 
 def test_the_page_shows_what_it_is_given() -> None:

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 if sys.version_info >= (3, 11):
@@ -76,12 +77,15 @@ def entries(text: str | None = None) -> dict[str, Entry]:
     return {id: Entry(id=id, **{**fields, "kips": tuple(fields["kips"])}) for id, fields in found.items()}
 
 
-def marked(root: Path = TESTS) -> dict[str, list[str]]:
+@cache
+def marked(root: Path = TESTS) -> Mapping[str, Sequence[str]]:
     """{id: tests that bear it in a `kip` mark}, each as path::name from the repository's root."""
     shown: dict[str, list[str]] = {}
     for path in sorted(root.rglob("test_*.py")):
-        place = path.relative_to(root.parent).as_posix()
-        for name, ids in _marks(ast.parse(path.read_text(encoding="utf-8")).body, ()):
+        place, text = path.relative_to(root.parent).as_posix(), path.read_text(encoding="utf-8")
+        if "mark.kip(" not in text:
+            continue
+        for name, ids in _marks(ast.parse(text).body, ()):
             for id in ids:
                 shown.setdefault(id, []).append(f"{place}::{name}")
     return shown
