@@ -120,5 +120,5 @@ class RangeError(UsageError, ValueError):
     def __str__(self) -> str:
         return (
             f"the resolved start offset {self.start} is greater than the resolved end offset {self.end} for topic {self.topic} "
-            f"partition {self.partition}: mend startingOffsets or endingOffsets, or look whether the topic was made again"
+            f"partition {self.partition}: correct startingOffsets or endingOffsets, or look whether the topic was made again"
         )

@@ -55,7 +55,7 @@ class Connection:
             # The library may quote what it does not like.
             if any(value and value in text for name, value in self.config.items() if is_secret(name)):
                 text = "a setting was refused"
-            raise ConfigError("--command-config or --command-property", text, "mend that setting") from None
+            raise ConfigError("--command-config or --command-property", text, "correct that setting") from None
 
     def reach(self) -> AdminClient:
         """An admin client to which a broker has answered.

@@ -59,7 +59,7 @@ def parse_policies(text: str, source: str = "policy") -> ScalingPolicies:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(source, f"it is no TOML: {error}", "mend that line") from error
+        raise ConfigError(source, f"it is no TOML: {error}", "correct that line") from error
     tables = document.pop("topics", {})
     if not isinstance(tables, dict):
         raise ConfigError(f"{source}: topics", "it is no table", "write [topics.NAME] and that topic's values below")

@@ -39,7 +39,7 @@ class Given:
         number = int(text) if re.fullmatch(r"\s*-?\d+\s*", text) else least - 1
         if number < least:
             word = "positive" if least else "a number from 0 up"
-            raise ConfigError(name, f"{name} must be {word}, not {text!r}", "mend it")
+            raise ConfigError(name, f"{name} must be {word}, not {text!r}", "correct it")
         return number
 
     def count_or(self, name: str, default: int, least: int = 0) -> int:
