@@ -68,4 +68,4 @@ def test_the_second_run_decides(tmp_path: Path, alone: bool) -> None:
     )
     assert run.returncode == (0 if alone else 1), run.stdout + run.stderr
     assert "==> failed beside other tests, now alone:\n  test_it.py::test_once: assert (False" in run.stdout
-    assert ("wants mending" in run.stdout) is alone
+    assert ("has to be fixed" in run.stdout) is alone

@@ -1,7 +1,7 @@
 """A second look at a few red tests, alone: whether it was the machine, which other tests kept busy, or the code.
 
 For at most eight of a run, and never for what a judge of histories found: records lost or out of order. A test that passes
-then is named at the end as one to be mended, with what it failed by, and the run is green.
+then is named at the end as one to be fixed, with what it failed by, and the run is green.
 """
 
 from __future__ import annotations
@@ -63,5 +63,5 @@ class SecondLook:
         again = [sys.executable, "-Im", "pytest", *self._options, "-n", "0", "-p", "no:cacheprovider", *self._failed]
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         if subprocess.run(again, cwd=self._root, env=own, check=False).returncode == 0:
-            print(f"==> passed alone; each of these depends on how busy the machine is and wants mending:\n  {names}")
+            print(f"==> passed alone; each of these depends on how busy the machine is and has to be fixed:\n  {names}")
             session.exitstatus = pytest.ExitCode.OK
