@@ -50,7 +50,7 @@ def record(key: Any, value: Any, offset: int, epoch: int = 0, **more: Any) -> Si
     return SinkRecord(topic="t", key=key, value=value, offset=offset, epoch=epoch, raw_key=str(key).encode(), **more)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database without tables."""
     if request.param == "sqlite":

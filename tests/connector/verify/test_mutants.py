@@ -692,6 +692,7 @@ def test_there_is_a_mutant_for_every_id() -> None:
     assert all(ids.count(id) >= 3 for id in ("A4", "A8", "A10"))
 
 
+@pytest.mark.slow
 def test_good_histories_raise_no_alarm() -> None:
     """A thousand good histories: no anomaly, not even an observed one, with and without a topology."""
     moved = legal = sought = unknown = 0

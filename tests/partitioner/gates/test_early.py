@@ -197,6 +197,7 @@ def test_nothing_goes_before_what_is_older_and_all_arrives(counts: list[int], se
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(COUNTS, st.integers(0, 10**9))
 def test_a_position_that_goes_back_takes_the_permission_back(counts: list[int], seed: int) -> None:
