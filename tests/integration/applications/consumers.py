@@ -197,7 +197,7 @@ class HardConsumer:
         self.closed = True
         self._made = 0
         self._paused: dict[int, int] = {}  # partition -> turn at which it goes on
-        self._unsure: set[int] = set()  # an exception came out of pause(): it may be paused
+        self._unsure: set[int] = set()  # an exception came out of pause() or resume(): it may be paused or not
         self._turn = 0
         self._remade = 0
         self.interrupts = Interrupts(
@@ -412,9 +412,11 @@ class HardConsumer:
             _, error = self.interrupts.call(
                 "resume", self.consumer.resume, [TopicPartition(self.side.topic, partition)]
             )
+            self._paused.pop(partition, None)
             if error is None or isinstance(error, KafkaException):
-                self._paused.pop(partition, None)
                 self._unsure.discard(partition)
+            else:
+                self._unsure.add(partition)
 
     def _commit(self, rows: list[Row]) -> None:
         """In the plan's way. What a failed commit has left is tried again, as long as the partition is owned."""
