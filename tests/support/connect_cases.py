@@ -105,8 +105,8 @@ class Case:
 
 def _works_here(case: Case) -> bool:
     """What the JVM refuses by a mistake: this version looks for the fields of what has none."""
-    schema = case.record.value_schema
-    return case.transform == "SetSchemaMetadata$Value" and schema is not None and schema.type != "struct"
+    schema = case.record.key_schema if case.transform.endswith("$Key") else case.record.value_schema
+    return case.transform.startswith("SetSchemaMetadata") and schema is not None and schema.type != "struct"
 
 
 def sink(value: Any = None, schema: Schema | None = None, **more: Any) -> SinkRecord:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....partitioner.errors import ConfigError
+from ..api.java_regex import compiled, topics_pattern
 
 
 class Validator(ABC):
@@ -141,13 +142,16 @@ class NonNull(Validator):
 
 
 class Regex(Validator):
-    """A regular expression that can be compiled."""
+    """A Java pattern of names. subscribed: of topics that a consumer subscribes to, whose matcher knows less."""
+
+    def __init__(self, subscribed: bool = False) -> None:
+        self._subscribed = subscribed
 
     def ensure(self, name: str, value: Any) -> None:
         try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ConfigError(name, repr(value), f"it is no regular expression: {error}") from None
+            (topics_pattern if self._subscribed else compiled)(value or "")
+        except ValueError as error:
+            raise ConfigError(name, repr(value), f"it is no regular expression that can be used: {error}") from None
 
     def __str__(self) -> str:
         return "valid regex"

@@ -26,7 +26,7 @@ def definition() -> ConfigDef:
     return (
         ConfigDef()
         .define("source.topic", Type.STRING, None, Importance.HIGH, "The topic to copy, or:")
-        .define("source.topics.regex", Type.STRING, None, Importance.HIGH, "A regular expression of topics; one that is made later is copied, too.", validator=Regex())
+        .define("source.topics.regex", Type.STRING, None, Importance.HIGH, "A regular expression of topics; one that is made later is copied, too.", validator=Regex(subscribed=True))
         .define("target.topic", Type.STRING, importance=Importance.HIGH, documentation="The topic to write; ${topic} stands for the name of the source's.", validator=NonEmptyString())
         .define("source.bootstrap.servers", Type.STRING, importance=Importance.HIGH, documentation="The cluster of the source; other source.* settings go to its clients.")
         .define("target.bootstrap.servers", Type.STRING, None, Importance.HIGH, "The worker's own cluster, which the connector asks for source.topics.regex, groups.regex, and where a topic keeps its name. Other target.* settings go to its clients.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
@@ -16,6 +15,7 @@ from ...kafka_errors import translate
 from ...messages import offset_of, place_of
 from ..api.connector import Config
 from ..api.errors import ConnectError
+from ..api.java_regex import NOT_MEANT, compiled, topics_pattern
 from ..api.records import Header, Headers, SourceRecord
 from ..api.task import Place, SourceTask
 from .mirror_groups import GroupSync
@@ -49,6 +49,7 @@ class MirrorTask(SourceTask, KeyRebalanceListener):
             {
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
+                **({"topic.blacklist": NOT_MEANT} if self._options["source.topics.regex"] else {}),
                 **source,
                 "group.id": group,
                 "enable.auto.commit": False,
@@ -61,7 +62,7 @@ class MirrorTask(SourceTask, KeyRebalanceListener):
         self._next_commit, self._next_mark, self._next_sync = now, now, now
         self._ending = False
         pattern = self._options["source.topics.regex"]
-        self._consumer.subscribe([f"^({pattern})$" if pattern else self._options["source.topic"]], listener=self)
+        self._consumer.subscribe([topics_pattern(pattern) if pattern else self._options["source.topic"]], listener=self)
 
     def poll(self) -> list[SourceRecord] | None:
         # With transactions the group follows what one has committed (`commit`), never what was acknowledged inside it.
@@ -104,7 +105,7 @@ class MirrorTask(SourceTask, KeyRebalanceListener):
         if topic not in self._targets:
             target: str = self._options["target.topic"].replace("${topic}", topic)
             pattern = self._options["source.topics.regex"]
-            if self._one_cluster and (target == topic or (pattern and re.fullmatch(pattern, target))):
+            if self._one_cluster and (target == topic or (pattern and compiled(pattern).fullmatch(target))):
                 raise ConnectError(
                     f"{topic} would be copied to {target} of the same cluster, which is a source, too: copies would be copied without end"
                 )

@@ -9,6 +9,7 @@ from ....partitioner.errors import ConfigError
 from ...cli.connecting import from_java
 from ...config import connection_of, consumer_settings, producer_settings
 from ...java_names import CLIENT_SETTINGS, check
+from ..api.java_regex import NOT_MEANT
 from .settings import below
 
 
@@ -23,6 +24,8 @@ def consumer_config(worker: Mapping[str, str], connector: Mapping[str, str], nam
     config.setdefault("auto.offset.reset", "earliest")
     config.setdefault("isolation.level", "read_committed")
     config.setdefault("client.id", f"connector-consumer-{name}-{task}")
+    if connector.get("topics.regex"):
+        config.setdefault("topic.blacklist", NOT_MEANT)
     config["group.id"] = group_of(name)
     config["enable.auto.commit"] = False
     return config

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ....partitioner.errors import ConfigError
+from ..api.java_regex import compiled
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type, Width
 from ..config.validators import NonEmptyString, NonEmptyStringWithoutControlChars, Range, Regex, ValidString
@@ -132,7 +133,7 @@ def connector_definition(kind: str) -> ConfigDef:
     if kind == "sink":
         return _looking(
             common.define("topics", Type.LIST, [], HIGH, "The topics, or:", group="Common")
-            .define("topics.regex", Type.STRING, "", HIGH, "A regular expression of topics.", validator=Regex(), group="Common")
+            .define("topics.regex", Type.STRING, "", HIGH, "A regular expression of topics, Java's without look-around, back references and possessive repetitions. Kafka's own topics and keyorder's are never meant.", validator=Regex(subscribed=True), group="Common")
             .define("errors.deadletterqueue.topic.name", Type.STRING, "", MEDIUM, "Where failed records go.", group="Error Handling")
             .define("errors.deadletterqueue.topic.replication.factor", Type.SHORT, 3, MEDIUM, "When it is made.", group="Error Handling")
             .define("errors.deadletterqueue.context.headers.enable", Type.BOOLEAN, False, MEDIUM, "Add __connect.errors.* headers; always done by park-key.", group="Error Handling")
@@ -203,7 +204,7 @@ def cross_checks(kind: str, config: Mapping[str, str], parsed: Mapping[str, Any]
             found += [
                 (name, "Must configure exactly one of topics and topics.regex.") for name in ("topics", "topics.regex")
             ]
-        if dead and (dead in topics or (regex and re.fullmatch(regex, dead))):
+        if dead and (dead in topics or (regex and compiled(regex).fullmatch(dead))):
             found.append(
                 (
                     "topics" if dead in topics else "topics.regex",

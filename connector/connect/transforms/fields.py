@@ -51,7 +51,7 @@ class ReplaceField(HalfTransformation):
             if not (old and separator and new) or ":" in new:
                 raise ConfigError("renames", repr(pair), "write old:new")
             self._renames[old] = new
-        self._old = {new: old for old, new in self._renames.items()}
+        self._old = {new: old for old, new in hash_order(self._renames).items()}  # of two the JVM takes its map's last
         self._schemas = UpdatedSchemas(self._updated)
 
     def apply(self, record: R) -> R | None:
@@ -69,6 +69,8 @@ class ReplaceField(HalfTransformation):
             old = self._old.get(f.name, f.name)
             if old not in before:  # a field that bears the new name of one that is not there
                 raise DataError(f"ReplaceField: {old!r}, which is to be called {f.name!r}, is no field")
+            if before[old].schema != f.schema:  # two new names for one field: the first is another field's own
+                raise DataError(f"ReplaceField: {old!r} and another field are to be called {f.name!r}")
             made[f.name] = required(f, field_value(before[old], fields, defaults))
         return self.with_half(record, updated, made)
 
@@ -95,7 +97,13 @@ class InsertField(HalfTransformation):
 
     def configure(self, config: Mapping[str, str]) -> None:
         super().configure(config)
-        self._names = {kind: self.options[f"{kind}.field"] for kind in self._KINDS if self.options[f"{kind}.field"]}
+        given = {kind: self.options[f"{kind}.field"] for kind in self._KINDS}
+        # One sign alone is cut off: "a?!" is the required field "a?".
+        self._names = {
+            kind: (name[:-1] if name.endswith(("!", "?")) else name, not name.endswith("!"))
+            for kind, name in given.items()
+            if name is not None
+        }
         if not self._names:
             raise ConfigError("topic.field", "no field is to be inserted", "set one of the .field settings")
         if "static" in self._names and self.options["static.value"] is None:
@@ -114,7 +122,7 @@ class InsertField(HalfTransformation):
             offered |= {"partition": record.partition, "offset": record.offset}
         elif "offset" in self._names:
             raise DataError("InsertField: offset.field is for sinks only")
-        inserted = {name.rstrip("!?"): offered[kind] for kind, name in self._names.items() if kind in offered}
+        inserted = {name: offered[kind] for kind, (name, _) in self._names.items() if kind in offered}
         if schema is None:
             return self.with_half(record, None, hash_order({**fields, **inserted}, copied=len(fields)))
         defaults = self.options["replace.null.with.default"]
@@ -123,8 +131,7 @@ class InsertField(HalfTransformation):
 
     def _updated(self, schema: Schema) -> Schema:
         new = (
-            Field(name.rstrip("!?"), replace(self._KINDS[kind], optional=not name.endswith("!")))
-            for kind, name in self._names.items()
+            Field(name, replace(self._KINDS[kind], optional=optional)) for kind, (name, optional) in self._names.items()
         )
         return bare_struct(schema, (*schema.fields, *new))
 

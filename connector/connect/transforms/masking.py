@@ -47,10 +47,16 @@ class MaskField(HalfTransformation):
             )
         )
 
+    def configure(self, config: Mapping[str, str]) -> None:
+        super().configure(config)
+        given = self.options["fields"]
+        # A HashSet of the list: new fields of a map come in the order in which the JVM puts them.
+        self._names = hash_order(dict.fromkeys(given), sized=max(len(given) * 4 // 3 + 1, 16))
+
     def apply(self, record: R) -> R | None:
         schema, data = self.half(record)
         fields = fields_of(schema, data, "MaskField")
-        names = self.options["fields"]
+        names = self._names
         if schema is None:
             made = {**fields, **{name: self._mask(name, None, fields.get(name)) for name in names}}
             return self.with_half(record, None, hash_order(made, copied=len(fields)))

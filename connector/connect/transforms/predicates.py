@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....partitioner.errors import ConfigError
+from ..api.java_regex import compiled
 from ..api.records import ConnectRecord
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString
 from .base import Predicate
-from .java_regex import compiled
 
 
 class HasHeaderKey(Predicate):

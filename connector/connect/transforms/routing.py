@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ....partitioner.errors import ConfigError
 from ..api.errors import DataError
 from ..api.java import hash_order
+from ..api.java_regex import Replacement, compiled
 from ..api.schema import Schema
 from ..api.text import parse_text
 from ..config.configdef import ConfigDef
@@ -24,7 +25,6 @@ from .base import (
     null_or_default,
     required,
 )
-from .java_regex import Replacement, compiled
 
 
 class RegexRouter(Transformation):

@@ -57,6 +57,7 @@ class Cast(HalfTransformation):
                 self._whole = kind
         if self._whole is not None and len(self.options["spec"]) > 1:
             raise ConfigError("spec", "a type for the whole beside other casts", "give one or the other")
+        self._fields = hash_order(self._fields)  # new fields of a map come in the order in which the JVM puts them
         self._schemas = UpdatedSchemas(self._updated)
 
     def apply(self, record: R) -> R | None:

@@ -201,3 +201,29 @@ def test_a_pattern_of_topics_is_matched_as_a_whole(kafka: KafkaUnderTest, topic_
         until(lambda: set(MemorySink.values(topic_name)) >= again, "both are read on", 240)
         assert set(MemorySink.values(topic_name)) == again | set(wanted)
         assert set(worker.topics(topic_name)[topic_name]["topics"]) == set(wanted)
+
+
+def test_a_pattern_of_topics_is_java_s(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Also what the client library's own patterns do not have; none of Kafka's and keyorder's own topics is meant."""
+    wanted, other = f"{topic_name}-7", f"{topic_name}-d"
+    for topic in (other, wanted):
+        TopicAdmin(kafka.client_config()).create(topic, 1)
+        produce(kafka, topic, [("k", topic)])
+    raw = {"key.converter": "ByteArrayConverter", "value.converter": "ByteArrayConverter"}
+    digits, every = f"{topic_name}-digits", f"{topic_name}-every"
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(digits, {"connector.class": "MemorySink", "topics.regex": rf"(?:{topic_name})-\d+?"})
+        until(lambda: MemorySink.values(digits) == [wanted], "the one topic is read", 240)
+        worker.create(every, {"connector.class": "MemorySink", "topics.regex": ".*", **raw})
+        until(lambda: {wanted.encode(), other.encode()} <= set(MemorySink.values(every)), "both are read", 240)
+        read = {record.topic for record in MemorySink.seen[every]}
+        assert [topic for topic in read if topic.startswith("_")] == []
+        assert MemorySink.values(digits) == [wanted]
+
+
+@pytest.mark.parametrize("pattern", ["(?!x).*", "a++", r"\bx", "[a&&b]", "(", r"(a)\1"])
+def test_a_pattern_that_cannot_be_matched_is_refused(kafka: KafkaUnderTest, tmp_path: Path, pattern: str) -> None:
+    """Rather than matched otherwise, or not at all."""
+    config = {"connector.class": "MemorySink", "topics.regex": pattern}
+    with alone(worker_settings(kafka, tmp_path)) as worker, pytest.raises(ValueError, match=r"topics\.regex"):
+        worker.create("x", config)

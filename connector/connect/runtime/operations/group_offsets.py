@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ....kafka_errors import translate
 from ....log_offsets import LogOffsets
 from ....metadata import cluster_metadata, identify
 from ...api.errors import BadRequestError, OffsetsRefusedError
+from ...api.java_regex import compiled
 from ..clients import consumer_config, group_of
 
 _TIMEOUT = 15.0
@@ -97,7 +97,7 @@ class GroupOffsets:
             raise BadRequestError(f"a sink's offset has the form {_SHAPE}, numbers not negative")
         topics = [t.strip() for t in self._connector.get("topics", "").split(",") if t.strip()]
         regex = self._connector.get("topics.regex")
-        if not (topic in topics or (regex and re.fullmatch(regex, topic))):
+        if not (topic in topics or (regex and compiled(regex).fullmatch(topic))):
             raise BadRequestError(f"topic {topic!r} is none of this connector's")
         return (topic, number), value
 

@@ -19,6 +19,7 @@ from ....consuming.consumer import OrderedConsumer
 from ....kafka_errors import translate
 from ....messages import offset_of, place_of
 from ...api.errors import ConnectError, RetriableError
+from ...api.java_regex import topics_pattern
 from ...api.records import SinkRecord
 from ...api.task import Place, SinkTask
 from ..clients import consumer_config
@@ -89,7 +90,7 @@ class WorkerSinkTask(WorkerTask):
 
     def _topics(self) -> list[str]:
         topics: list[str] = self.spec.parsed["topics"]
-        return topics or [f"^({self.spec.parsed['topics.regex']})$"]
+        return topics or [topics_pattern(self.spec.parsed["topics.regex"])]
 
     def _loop(self) -> None:
         next_commit = clock.now() + self._interval

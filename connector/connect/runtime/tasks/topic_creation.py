@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from .....partitioner.errors import ConfigError, KafkaOperationError, NotAuthori
 from ....admin import TopicAdmin
 from ....config import connection_of
 from ....kafka_errors import translated
+from ...api.java_regex import compiled
 from ..settings import below
 
 _OWN = ("include", "exclude", "partitions", "replication.factor")
@@ -88,7 +88,7 @@ class TopicCreation:
 
     def _matches(self, group: str, setting: str, topic: str) -> bool:
         patterns = self._connector.get(f"topic.creation.{group}.{setting}", "").split(",")
-        return any(re.fullmatch(pattern.strip(), topic) for pattern in patterns if pattern.strip())
+        return any(compiled(pattern.strip()).fullmatch(topic) for pattern in patterns if pattern.strip())
 
     def _of_group(self, group: str, topic: str) -> NewTopicSettings:
         given = below(self._connector, f"topic.creation.{group}.")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
 from keyorder.connector.connect.api.date_patterns import LETTERS, DatePattern
-from support.connect_cases import PAGE, TYPES, Case, cases, other_cases, page, verdicts
-from support.connect_judge import Judge
+from support.connect_cases import PAGE, TYPES, Case, cases, other_cases, page, sink, verdicts
+from support.connect_judge import Judge, plain_record
+from support.connect_random import random_case, random_router
+
+# How many random cases: `make connect-parity` has more.
+COUNT = int(os.environ.get("KEYORDER_CONNECT_CASES", "150")) * 4
 
 
 def test_the_table_of_the_documents_is_what_the_jvm_says(judge: Judge) -> None:
@@ -20,6 +25,41 @@ def test_what_is_no_matter_of_a_type_is_equal(judge: Judge, case: Case) -> None:
     """Routers, literals, paths, predicates, orders of keys; what is refused there is refused here."""
     verdict, why = case.verdict(judge)
     assert verdict == "equal", why
+
+
+def test_random_settings_do_what_they_do_there(judge: Judge) -> None:
+    """Of each transform of fields, on records of random schemas. What is refused here alone is a number, or a wrong setting."""
+    for seed in range(COUNT):
+        case = random_case(seed)
+        verdict, why = case.verdict(judge)
+        assert verdict != "different", f"seed {seed}, {case}: {why}"
+        assert verdict != "refused" or any(reason in why for reason in REASONS), f"seed {seed}, {case}: {why}"
+
+
+REASONS = (
+    "does not fit", "are too many", "years 1 to 9999", "is no int",  # numbers and times
+    "write old:new", "are to be called", "which is to be called",  # renames that take another field's value there
+    "have one name", "has no name",  # fields that the JVM cannot make either once it looks
+)  # fmt: skip
+
+
+def test_random_regular_expressions_are_java_s_or_refused(judge: Judge) -> None:
+    """No expression means something else here."""
+    verdicts = []
+    for seed in range(COUNT):
+        case = random_router(seed)
+        verdict, why = case.verdict(judge)
+        assert verdict in ("equal", "refused"), f"seed {seed}, {case.config}: {why}"
+        verdicts.append(verdict)
+    assert verdicts.count("equal") > COUNT / 2
+
+
+@pytest.mark.parametrize("old", ["blacklist", "whitelist"])
+def test_an_old_name_of_a_setting_does_what_it_says(judge: Judge, old: str) -> None:
+    """Kafka Connect 4 leaves out the names that ReplaceField's lists had before, and passes on what was to be dropped."""
+    case = Case("ReplaceField$Value", "", {old: "a"}, sink({"a": 1, "b": 2}))
+    assert case.theirs(judge)[1] == plain_record(case.record)
+    assert case.ours() == plain_record(sink({"b": 2} if old == "blacklist" else {"a": 1}))
 
 
 def test_every_type_meets_every_transform() -> None:
