@@ -6,65 +6,13 @@ In a path, body or header `{folder}` is a folder of the run's own, `{topic}` its
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-JAVA = "org.apache.kafka.connect."
-JSON = {"Content-Type": "application/json"}
+from support.connect_rest_case import JAVA, JSON, Case, Wait
+from support.connect_rest_variants import levels, variants
+
 ORIGIN = {"Origin": "https://console.example"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One request. body: JSON; raw: bytes as they are instead. repeat: a number that keeps equal requests apart.
-
-    once: an answer that says "not now" is the answer; others are asked again then. full: of other validates
-    only the settings are compared that are given, or blamed, or are those of a step.
-    """
-
-    method: str
-    path: str
-    body: Any = None
-    headers: dict[str, str] = field(default_factory=dict)
-    raw: str | None = None
-    repeat: int = 0
-    once: bool = False
-    full: bool = False
-
-    @property
-    def name(self) -> str:
-        """What the table of answers calls it."""
-        words = [self.method, self.path]
-        if self.raw is not None:
-            words.append(self.raw or "(empty)")
-        elif self.body is not None:
-            words.append(_text(self.body))
-        words += [f"{name}: {value}" for name, value in self.headers.items() if self.headers is not JSON]
-        if self.repeat:
-            words.append(f"#{self.repeat}")
-        return " ".join(words)
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Ask a connector until it is there: state of the connector, states of its tasks.
-
-    state: None for a connector that is gone. tasks: -1 for any number. offsets, topics: how many it has at least.
-    """
-
-    connector: str
-    state: str | None = "RUNNING"
-    tasks: int = 1
-    task_state: str = "RUNNING"
-    offsets: int = 0
-    topics: int = 0
-
-
-def _text(body: Any) -> str:
-    import json
-
-    return json.dumps(body, sort_keys=True)
-
 
 SOURCE = {
     "connector.class": "FileStreamSource", "tasks.max": "1", "file": "{folder}/in.txt", "topic": "{topic}",
@@ -86,12 +34,14 @@ def cases() -> Iterator[Case | Wait]:
     yield from _bodies()
     yield from _plugins()
     yield from _validation()
+    yield from variants()
     yield from _source()
     yield from _sink()
     yield from _states()
     yield from _failed()
     yield from _loggers()
     yield from _names()
+    yield from levels()
 
 
 def _empty_worker() -> Iterator[Case | Wait]:

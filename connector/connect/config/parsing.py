@@ -44,7 +44,7 @@ def parse_type(key: ConfigKey, value: Any) -> Any:
 
 def _integer(key: ConfigKey, value: Any, text: Any, bound: int) -> int:
     try:
-        if isinstance(text, (bool, float)):
+        if isinstance(text, (bool, float)) or "_" in str(text):  # Python reads 1_000
             raise ValueError
         number = int(text)
     except (TypeError, ValueError):

@@ -26,7 +26,7 @@ from ..runtime.group.state import Target
 from ..runtime.operations.operations import Operations
 from ..runtime.plugins import KAFKA_VERSION
 from .extras import admin_routes, worker_facts
-from .http import Origins, WithoutSlash, is_json, same_origin, takes_json
+from .http import Origins, WithoutSlash, first, is_json, same_origin, takes_json
 from .security import allowed
 
 _LOG = logging.getLogger("keyorder.connect.rest")
@@ -74,7 +74,7 @@ class RestApp:
             (
                 "GET",
                 "/connector-plugins/{plugin}/config",
-                lambda r, b: self.operations.plugin_config(r.path_params["plugin"]),
+                self._plugin_config,
             ),
             ("PUT", "/connector-plugins/{plugin}/config/validate", self._validate),
             *admin_routes(self.operations),
@@ -128,6 +128,8 @@ class RestApp:
                 return error(413, f"a body may have {_MOST} bytes at most")
             handler = handlers["GET" if request.method == "HEAD" else request.method]
             kind = request.headers.get("content-type")
+            if kind is None and not _takes_body(request):
+                body = b""  # as the JVM: what is sent along without a need is not looked at
             if (body or kind) and request.method not in ("GET", "HEAD") and not is_json(kind):
                 return error(415, "HTTP 415 Unsupported Media Type: send application/json")
             if request.url.path != "/metrics" and not takes_json(request.headers.get("accept")):
@@ -140,7 +142,7 @@ class RestApp:
 
     def _answer(self, request: Request, handler: Handler, body: bytes) -> Response:
         try:
-            result = handler(request, _parsed(body))
+            result = handler(request, _parsed(body) if _takes_body(request) else None)
         except NotLeaderError as not_here:
             return self._forward(request, body, not_here.url)
         except Exception as failure:
@@ -280,6 +282,9 @@ class RestApp:
     def _plugins(self, request: Request, body: Any) -> Any:
         return self.operations.plugins(_flag(request, "connectorsOnly", True))
 
+    def _plugin_config(self, request: Request, body: Any) -> Any:
+        return self.operations.plugin_config(request.path_params["plugin"], first(request, "version"))
+
     def _validate(self, request: Request, body: Any) -> Any:
         return self.operations.validate(request.path_params["plugin"], _texts(_object(body)))
 
@@ -287,6 +292,14 @@ class RestApp:
 def error(code: int, message: str) -> Response:
     """Connect's error body."""
     return JSONResponse({"error_code": code, "message": message}, code)
+
+
+def _takes_body(request: Request) -> bool:
+    """Whether a request has a body that is looked at."""
+    path = request.url.path.rstrip("/")
+    if request.method == "PUT":
+        return path.endswith(("/config", "/validate")) or "/admin/loggers/" in path
+    return request.method == "PATCH" or (request.method == "POST" and path.endswith(("/connectors", "/release")))
 
 
 def _place(info: Mapping[str, Any]) -> str:
@@ -317,7 +330,7 @@ def _texts(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _flag(request: Request, name: str, default: bool = False) -> bool:
-    word = request.query_params.get(name)
+    word = first(request, name)
     if word is None:
         return default
     if word.lower() not in ("true", "false", ""):

@@ -13,6 +13,7 @@ from ..runtime.clients import worker_connection
 from ..runtime.loggers import LEVELS, known
 from ..runtime.metrics import prometheus
 from ..runtime.operations.operations import Operations
+from .http import first
 
 
 def worker_facts(operations: Operations) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def admin_routes(operations: Operations) -> list[tuple[str, str, Callable[[Reque
         level = str(body.get("level", "")).upper() if isinstance(body, dict) else ""
         if level not in LEVELS:
             raise BadRequestError(f"Invalid or missing log level: use one of {', '.join(LEVELS)}")
-        scope = request.query_params.get("scope", "worker").lower()
+        scope = (first(request, "scope") or "worker").lower()
         if scope == "cluster":
             operations.set_level(name, level)
             return Response(status_code=204)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -31,7 +32,13 @@ def is_json(content_type: str | None) -> bool:
 def takes_json(accept: str | None) -> bool:
     """Whether the caller takes JSON for an answer."""
     words = [part.partition(";")[0].strip().lower() for part in (accept or "*/*").split(",")]
-    return any(word in ("*/*", "application/*", "application/json", "") for word in words)
+    return any(word in ("*/*", "*", "*/json", "application/*", "application/json", "") for word in words)
+
+
+def first(request: Request, name: str) -> str | None:
+    """A parameter of the query; of several the first, as the JVM's REST takes it."""
+    found: list[str] = request.query_params.getlist(name)
+    return found[0] if found else None
 
 
 def same_origin(origin: str, host: str | None) -> bool:

@@ -152,6 +152,8 @@ class Plugins:
             if half not in ("Key", "Value"):
                 raise NotFoundError(f"transform {name!r} works on one half: write {bare}$Key or {bare}$Value")
             return type(f"{kind.__name__}${half}", (kind,), {"on_key": half == "Key", "__doc__": kind.__doc__})
+        if half:
+            raise NotFoundError(f"transform {name!r} has no halves: write {bare}")
         return kind
 
     def predicate(self, name: str) -> type[Predicate]:
@@ -177,7 +179,7 @@ class Plugins:
                 return found if isinstance(found, type) else found.load()
         short = name.rpartition(".")[2]
         # Java's package names are understood, so that a configuration of Kafka Connect's own plugins works as it stands.
-        for candidate in (short, f"{short}Connector"):
+        for candidate in (short, f"{short}Connector", *([] if "." in name else [f"{name}Converter"])):
             if candidate in built_in:
                 module, _, attribute = built_in[candidate].partition(":")
                 try:

@@ -197,6 +197,9 @@ def _looking(definition: ConfigDef) -> ConfigDef:
 def cross_checks(kind: str, config: Mapping[str, str], parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(setting, error) pairs for settings that contradict each other."""
     found: list[tuple[str, str]] = []
+    groups = parsed.get("topic.creation.groups") or []
+    if kind == "source" and len(set(groups)) < len(groups):
+        found.append(("topic.creation.groups", "A group is given twice."))
     if kind == "sink":
         topics, regex = parsed.get("topics") or [], parsed.get("topics.regex") or ""
         dead = parsed.get("errors.deadletterqueue.topic.name") or ""

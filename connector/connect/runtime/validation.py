@@ -44,9 +44,13 @@ class Definitions:
                 self._step(kinds, alias)
             if len(set(aliases)) < len(aliases):
                 self.unknown.append((kinds, "An alias is given twice."))
+            if len(aliases) < config.get(kinds, "").count(",") + bool(aliases):
+                self.unknown.append((kinds, "An alias is empty."))
 
     def _converter(self, name: str, default: str) -> None:
         given = self._config.get(name)
+        if given == "":
+            self.unknown.append((name, "It is empty: name a class, or leave it out for the worker's."))
         offered = self._plugins.full_names("converters")
         if name.startswith("header."):
             offered = [*offered, SIMPLE]
@@ -80,6 +84,8 @@ class Definitions:
             self.unknown.append((name, str(error)))
             return
         if kinds == "transforms":
+            if f"{prefix}negate" in self._config and f"{prefix}predicate" not in self._config:
+                self.unknown.append((name, f"{prefix}negate is about a predicate: set {prefix}predicate"))
             place = sum(key.group == group for key in definition.keys.values())
             definition.define(f"{prefix}negate", Type.BOOLEAN, False, group=group, order=place)
             definition.define(f"{prefix}predicate", Type.STRING, None, group=group, order=place + 1)
@@ -107,8 +113,7 @@ class Definitions:
         by_name = {value.name: value for value in values}
         for name, group in self.classes:
             value = by_name[name]
-            if value.value:
-                value.value = self._full(group, value.value)
+            value.value = self._full(group, value.value) if value.value else None
 
 
 def common_settings(plugins: Plugins, kind: type[Connector]) -> ConfigDef:
@@ -133,7 +138,9 @@ def validate(
     values: list[ConfigValue] = [own.pop(value.name, value) for value in definitions.definition.validate(config)]
     values += list(own.values())
     # What goes to the clients has no definition here: the client library knows its own settings.
-    values += [ConfigValue(name, config[name]) for name in config if name.startswith(_OVERRIDES)]
+    values += [
+        ConfigValue(name, config[name]) for name in config if name.startswith(_OVERRIDES) and name not in _OVERRIDES
+    ]
     parsed = {value.name: value.value for value in values}
     for name, problem in [
         *definitions.unknown,

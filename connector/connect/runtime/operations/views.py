@@ -96,12 +96,23 @@ class Views:
 
         return self._read(read)
 
+    def _check_version(self, name: str, version: str) -> None:
+        for group in ("connectors", "transforms", "predicates", "converters"):
+            try:
+                there = self._plugins.version(group, name)
+            except NotFoundError:
+                continue
+            if version != there:
+                raise BadRequestError(f"version {version!r} of {name} is not here: there is {there}")
+
     def plugins(self, connectors_only: bool = True) -> list[dict[str, str]]:
         """The plugins."""
         return [info.json() for info in self._plugins.listed(connectors_only)]
 
-    def plugin_config(self, name: str) -> list[dict[str, Any]]:
-        """The settings of a plugin."""
+    def plugin_config(self, name: str, version: str | None = None) -> list[dict[str, Any]]:
+        """The settings of a plugin. version: the one that is meant, or a range; another than what is installed is refused."""
+        if version is not None and version[:1] not in ("[", "(") and version.lower() != "latest":
+            self._check_version(name, version)
         definition: ConfigDef | None = None
         try:
             definition = common_settings(self._plugins, self._plugins.connector(name))
