@@ -187,6 +187,7 @@ _PRODUCER_OPTIONS = {
 # How much longer than it must be a lease is that follows a long delivery time-out: a renewal may take a while to be read back.
 _LEASE_SLACK = 10.0
 _PARTITIONERS = ("murmur2_random", "murmur2")
+_OTHER_PARTITIONERS = ("random", "consistent", "consistent_random", "fnv1a", "fnv1a_random")
 
 
 def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict[str, Any]]:
@@ -254,12 +255,14 @@ def _refuse_producer_options(theirs: Mapping[str, Any]) -> None:
             )
     if not boolean(theirs, "enable.idempotence", True):
         raise ConfigError("enable.idempotence", "without it retries overtake each other", "leave it out: it is true")
-    if str(theirs.get("partitioner", "murmur2_random")) not in _PARTITIONERS:
-        raise ConfigError(
-            "partitioner",
-            f"{theirs['partitioner']!r} cannot be used: keyorder places keys by the topic's own hash",
-            "leave it out",
-        )
+    partitioner = str(theirs.get("partitioner", "murmur2_random"))
+    if partitioner not in _PARTITIONERS:
+        problem = f"{partitioner!r} cannot be used: keyorder places keys by the topic's own hash"
+        if partitioner not in _OTHER_PARTITIONERS:
+            problem = (
+                f'Invalid value for configuration property "partitioner": {partitioner}'  # the client library's words
+            )
+        raise ConfigError("partitioner", problem, "leave it out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +329,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     ours, theirs = split(config, _CONSUMER_OPTIONS, "an OrderedConsumer")
     group = theirs.get("group.id")
     if not group:
-        raise ConfigError("group.id", "it is missing", "name the consumer group whose positions open the gates")
+        raise ConfigError("group.id", "group.id must be set", "name the consumer group whose positions open the gates")
     reset = str(theirs.get("auto.offset.reset", "latest")).lower()
     known = {"latest": True, "largest": True, "end": True, "earliest": False, "smallest": False, "beginning": False}
     known_or_error: dict[str, bool | None] = {**known, "error": None}

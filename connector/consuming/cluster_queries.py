@@ -17,6 +17,7 @@ class ClusterQueries(Serial):
     """The part of a consumer's face that is passed on."""
 
     # A handler's close() is put off to the end of a call: it would free the client beneath it.
+    _closed: bool
     _raw: Consumer
     _members: Membership
     _link: ClusterLink
@@ -38,20 +39,28 @@ class ClusterQueries(Serial):
         """As confluent_kafka.Consumer.offsets_for_times."""
         return self._raw.offsets_for_times(partitions, timeout)
 
-    @alone
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As confluent_kafka.Consumer.list_topics."""
-        self._check_open()
+        self._check_handle()
+        return self._listed(topic, timeout)
+
+    @alone
+    def _listed(self, topic: str | None, timeout: float) -> Any:
+        self._check_handle()  # again: another thread may have closed it meanwhile
         if topic is not None:
             return self._members.starter.listed(topic, timeout)
         return self._link.admin.client.list_topics(
             timeout=timeout
         )  # the consumer's own may not return while its group rebalances
 
-    @alone
     def cluster_id(self, timeout: float = -1) -> str:
         """As confluent_kafka.Consumer.cluster_id."""
-        self._check_open()
+        self._check_handle()
+        return self._found_cluster_id(timeout)
+
+    @alone
+    def _found_cluster_id(self, timeout: float) -> str:
+        self._check_handle()
         return cluster_id_of(self._raw, self._link.admin.client.list_topics, timeout)
 
     @alone
@@ -59,5 +68,7 @@ class ClusterQueries(Serial):
         """As confluent_kafka.Consumer.memberid."""
         return self._raw.memberid()
 
-    def _check_open(self) -> None:
-        raise NotImplementedError
+    def _check_handle(self) -> None:
+        """Of what the library's two clients have in common: its words for one that is closed."""
+        if self._closed:
+            raise RuntimeError("Handle has been closed")

@@ -116,7 +116,12 @@ class Committer:
         for place in places:
             owned = self._members.owned.get((place.topic, place.partition))
             if owned is None:
+                if place.topic not in self._members.topics():
+                    # The client library's own refusal: it depends on whether it has heard of the topic.
+                    self._raw.store_offsets(offsets=[TopicPartition(place.topic, place.partition, place.offset)])
                 raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+            if place.offset < 0:
+                continue  # it names nothing, as in commit()
             owned.stored = place.offset
             owned.done_up_to(place.offset)
 
@@ -138,11 +143,11 @@ class Committer:
                     if owned.uncommitted:
                         owned_places[owned] = owned.processed
         for place in places or []:
+            if place.offset < 0:
+                continue  # as the client library does: it names nothing
             owned_ = self._members.owned.get((place.topic, place.partition))
             if owned_ is None:
                 raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
-            if place.offset < 0:
-                continue  # as the client library does: it names nothing
             owned_.done_up_to(place.offset)
             owned_places[owned_] = owned_.processed
             if place.metadata:

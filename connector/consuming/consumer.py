@@ -20,7 +20,7 @@ from ..figures import ConsumerFigures, shown
 from ..forked import not_freed_in_children
 from ..interruptible import take_each
 from ..link import ClusterLink
-from ..messages import offset_of, place_of
+from ..messages import place_of
 from ..never_made import never_made
 from ..weakly import weakly
 from . import ending
@@ -96,7 +96,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
         self._callers = Callers()
         self._closed = True  # until there is something to close: what follows may raise
         self._closing = self._close_later = False
-        self._raw = Consumer(wrapped(theirs, lambda call: members.guarded(call)))
+        self._raw = Consumer(wrapped(theirs, lambda call: members.told_event(call)))
         self._refresher = MetadataRefresher(self._raw)
         connection = connection_of(theirs)
         self._link = ClusterLink(connection)
@@ -118,7 +118,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
         self._commits.strays = self._strays
         options = {
             "keyorder.arrow.native": self._settings.arrow_native,
-            **wrapped({"error_cb": theirs.get("error_cb")}, lambda call: members.guarded(call)),
+            **wrapped({"error_cb": theirs.get("error_cb")}, lambda call: members.told_event(call)),
         }
         self._delivery = Delivery(
             self._raw,
@@ -294,7 +294,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
         if self._settings.auto_store:
             text = "store_offsets needs enable.auto.offset.store=false: otherwise poll() stores by itself"
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
-        self._commits.store(_places(message, offsets))
+        self._commits.store(_places("store", message, offsets))
 
     @alone
     def commit(  # type: ignore[override]  # one signature for their six
@@ -320,7 +320,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
             self._begin()  # callbacks run meanwhile
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
-        places = _places(message, offsets) if message is not None or offsets is not None else None
+        places = _places("commit", message, offsets) if message is not None or offsets is not None else None
         return self._commits.by_application(places, returns)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -409,7 +409,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
                     self._link.close,  # as above
                 ]
             )
-        self._members.raise_pending()
+        self._members.raise_pending(closing=True)
 
     def _close_columns(self) -> None:
         if self._delivery.columns is not None:
@@ -541,13 +541,16 @@ def _end(threads: list[Callable[[], None]]) -> None:
         end()
 
 
-def _places(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
+def _places(what: str, message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
+    """What a commit or a store names. A message without an offset names nothing, as a place without one."""
     if message is None:
         return list(offsets or [])
-    if message.error() is not None or message.offset() is None or offset_of(message) < 0:
-        text = "a message with an error says nothing of what was processed"
+    error = message.error()
+    if error is not None:
+        text = f"Cannot {what} offsets for message with error: '{error.str()}'"
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
-    return [TopicPartition(*place_of(message), offset_of(message) + 1)]
+    place, offset = place_of(message), message.offset()
+    return [TopicPartition(*place) if offset is None or offset < 0 else TopicPartition(*place, offset + 1)]
 
 
 def _asynchronous(given: bool | None, named: Mapping[str, bool]) -> bool:

@@ -68,6 +68,8 @@ class Membership:
         self._callbacks: dict[str, RebalanceCallback | None] = {}
         self._application: Callable[[], Any] = lambda: None
         self._errors: list[BaseException] = []
+        self._of_event: Exception | None = None
+        self._event_heard = False
         self._subscribed: list[str] = []
         self._telling = self._abandoned = self._joined = False
         self._topics: frozenset[str] | None = frozenset()
@@ -167,13 +169,18 @@ class Membership:
         """What is known of a topic now."""
         return self.starts.view(topic)
 
-    def raise_pending(self) -> None:
-        """Raise what a rebalance callback could not."""
+    def raise_pending(self, closing: bool = False) -> None:
+        """Raise what a rebalance callback could not. closing: without what error_cb raises again: its program has heard."""
+        if closing and self._event_heard:
+            self._errors[:] = [error for error in self._errors if error is not self._of_event]
         if self._errors:
             # A stop that was asked for goes first. More than so many, and a callback raises faster than it is polled.
             del self._errors[_MOST_ERRORS:]
             stops = (n for n, error in enumerate(self._errors) if not isinstance(error, Exception))
-            raise self._errors.pop(next(stops, 0))
+            error = self._errors.pop(next(stops, 0))
+            if error is self._of_event:
+                self._of_event, self._event_heard = None, True
+            raise error
 
     def guarded(self, call: Callable[[], object]) -> bool:
         """Run the application's code; what it raises is raised after the client library's poll. Whether it succeeded."""
@@ -183,6 +190,20 @@ class Membership:
             self._errors.append(error)
             return False
         return True
+
+    def told_event(self, call: Callable[[], object]) -> None:
+        """As `guarded`, of error_cb and its kin: of several that raise before a call ends, the last one's is raised.
+
+        So it is in the client library, where a broker out of reach is an event for each of its addresses: to raise each would
+        let as many calls fail one after the other, close() among them.
+        """
+        try:
+            call()
+        except Exception as error:
+            self._errors[:] = [*(known for known in self._errors if known is not self._of_event), error]
+            self._of_event = error
+        except BaseException as stop:
+            self._errors.append(stop)
 
     # -- rebalance callbacks, inside the client library's poll ---------------------------------------------------
 

@@ -94,7 +94,7 @@ def committed(kafka: KafkaUnderTest, topic: str) -> int:
 
 @WAYS
 def test_a_callback_that_raises_loses_nothing(kafka: KafkaUnderTest, topic_name: str, way: str) -> None:
-    """stats_cb raises every second time, on_commit always: each is told, and every record comes, in order, once."""
+    """stats_cb raises every second time, on_commit always: calls tell of it, and every record comes, in order, once."""
     filled(kafka, topic_name, 3_000)
     calls = iter(range(10**9))
 

@@ -7,11 +7,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer
 from keyorder.connector import admin_link, clock, group_commits, log_offsets
 
@@ -99,6 +100,93 @@ def test_arguments_that_make_no_sense(opened: Any, name: str) -> None:
     error, call = WRONG[name]
     with pytest.raises(error):
         call(opened)
+
+
+@pytest.mark.parametrize("name", ["list_topics", "cluster_id"])
+def test_what_both_clients_have_is_closed_in_other_words(closed: Any, name: str) -> None:
+    """Of a producer and a consumer alike; also of one whose base was never set up."""
+    kind = type(closed)
+    if kind is Consumer and (name in ENDS_THE_PROCESS or not hasattr(closed, name)):
+        pytest.skip("confluent-kafka before 2.16 has no such call")
+    with pytest.raises(RuntimeError, match="Handle has been closed"):
+        AFTER_CLOSE[name](closed)
+    if not (OLD and kind is Consumer):
+        with pytest.raises(RuntimeError, match="Handle has been closed"):
+            AFTER_CLOSE[name](type("Sub", (kind,), {"__init__": lambda self: None})())
+
+
+def test_a_place_of_which_the_client_has_never_heard_is_unknown(opened: Any) -> None:
+    """To store its offset is refused so before any metadata are there."""
+    for call in (
+        lambda: opened.store_offsets(offsets=[PLACE]),
+        lambda: opened.store_offsets(message=Message(topic="t", partition=0)),
+    ):
+        with pytest.raises(KafkaException) as raised:
+            call()
+        assert raised.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
+
+
+@CONSUMERS
+def test_a_message_without_an_offset_stores_nothing(kind: Any) -> None:
+    """And one that is an error is refused, in the library's words."""
+    consumer = consumer_of(kind)
+    consumer.assign([PLACE])
+    message = Message(topic="t", partition=0)
+    consumer.store_offsets(message=message)
+    consumer.store_offsets(message)
+    with pytest.raises(KafkaException) as raised:
+        consumer.commit(message=message, asynchronous=False)
+    assert raised.value.args[0].code() == KafkaError._NO_OFFSET
+    broken = Message(topic="t", partition=0, offset=2, error=KafkaError(KafkaError._TRANSPORT, "gone"))
+    for what in ("commit", "store_offsets"):
+        words = f"Cannot {what.partition('_')[0]} offsets for message with error: 'gone'"
+        with pytest.raises(KafkaException, match=words) as raised:
+            getattr(consumer, what)(broken)
+        assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+    with pytest.raises(KafkaException) as raised:
+        consumer.store_offsets(offsets=[TopicPartition("t", 1, 5)])
+    assert raised.value.args[0].code() == KafkaError._STATE
+    consumer.close()
+
+
+class Raising:
+    """A consumer whose error_cb raises, and how often it was called. Nobody answers: each address of the broker is an event."""
+
+    def __init__(self, kind: Any) -> None:
+        self.count = 0
+        self.consumer = kind({**NOWHERE, "group.id": "g", "error_cb": self.raises})
+        self.consumer.subscribe(["t"])
+        with pytest.raises(KafkaException):
+            self.consumer.get_watermark_offsets(PLACE, timeout=3)  # serves no callbacks: what has come meanwhile waits
+
+    def raises(self, _: KafkaError) -> None:
+        self.count += 1
+        raise ValueError(f"number {self.count}")
+
+
+@CONSUMERS
+def test_of_what_an_error_cb_raises_a_call_raises_one(kind: Any) -> None:
+    """The last. The program has heard of it: our close() raises no other of the kind, the library's own might."""
+    made = Raising(kind)
+    with pytest.raises(ValueError, match=r"number \d+") as raised:
+        made.consumer.consume(1, 1)
+    assert str(raised.value) == f"number {made.count}"
+    with nullcontext() if kind is OrderedConsumer else suppress(ValueError):
+        made.consumer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        made.consumer.poll(0)
+
+
+@CONSUMERS
+def test_what_an_error_cb_raises_in_close_for_the_first_time_goes_out_of_it(kind: Any) -> None:
+    """The last of them, and the consumer is closed."""
+    made = Raising(kind)
+    with pytest.raises(ValueError, match=r"number \d+") as raised:
+        made.consumer.close()
+    assert str(raised.value) == f"number {made.count}"
+    made.consumer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        made.consumer.poll(0)
 
 
 def test_nothing_is_assigned_before_anything_was_asked_for(opened: Any) -> None:
@@ -221,6 +309,25 @@ def test_settings_as_names_alone(kind: Any, kind_of_call: str) -> None:
     config = {**NOWHERE, "group.id": "g"}
     made = kind(**config) if kind_of_call == "names" else kind({}, **config)
     made.close()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "config", "words"),
+    [
+        ((Consumer, OrderedConsumer), {}, "group.id must be set"),
+        (
+            (Producer, OrderedProducer),
+            {"partitioner": "murmur"},
+            'Invalid value for configuration property "partitioner": murmur',
+        ),
+    ],
+    ids=["group.id", "partitioner"],
+)
+@pytest.mark.parametrize("ours", [False, True], ids=["stock", "ordered"])
+def test_settings_are_refused_in_the_librarys_words(kinds: Any, config: dict[str, Any], words: str, ours: bool) -> None:
+    """Where both refuse one for the same reason: a ValueError or a KafkaException, as there."""
+    with pytest.raises(ValueError if Consumer in kinds else KafkaException, match=words):
+        kinds[ours]({**NOWHERE, **config})
 
 
 @CONSUMERS

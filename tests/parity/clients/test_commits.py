@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector import clock
 from support.cluster import KafkaUnderTest
@@ -80,6 +80,22 @@ def test_places_without_an_offset_name_nothing(client: Client) -> None:
     )
     (found,) = client.consumer.committed([place], 20)
     assert found.offset == 2
+
+
+@BOTH
+def test_a_message_without_an_offset_names_nothing(client: Client) -> None:
+    """As a place without one; and what is wrong with a message that is an error is said in the library's words."""
+    message = Message(topic=client.topic, partition=0)
+    assert client.raised(message=message) == "_NO_OFFSET"
+    assert client.consumer.commit(message=message) is None
+    assert client.answer()[0] == "_NO_OFFSET"
+    client.consumer.commit(asynchronous=False)
+    (found,) = client.consumer.committed([TopicPartition(client.topic, 0)], 20)
+    assert found.offset == 1
+    broken = Message(topic=client.topic, partition=0, offset=2, error=KafkaError(KafkaError._TRANSPORT, "gone"))
+    with pytest.raises(KafkaException, match="Cannot commit offsets for message with error: 'gone'") as raised:
+        client.consumer.commit(message=broken)
+    assert raised.value.args[0].name() == "_INVALID_ARG"
 
 
 @BOTH
