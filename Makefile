@@ -119,6 +119,7 @@ parity-upstream: $(UPSTREAM_ENV)/.installed  ## confluent-kafka's own tests and 
 	@test -n "$(UPSTREAM)" || { echo "UPSTREAM=path: a checkout of confluent-kafka-python"; exit 2; }
 	@PYTHONPATH=tests $(UPSTREAM_ENV)/bin/python tests/parity/upstream/examples.py $(UPSTREAM) -k '$(ONLY)' $(if $(WRITE),--write)
 	@$(UPSTREAM_ENV)/bin/python tests/parity/upstream/run.py $(UPSTREAM) -k '$(ONLY)' $(if $(WRITE),--write)
+	@$(UPSTREAM_ENV)/bin/python tests/parity/upstream/run.py $(UPSTREAM) -k '$(ONLY)' $(if $(WRITE),--write) --protocol consumer
 
 connect-parity: $(STAMP)  ## Connect's data, converters, transforms and REST beside Kafka Connect's own on a JVM
 	@KEYORDER_CONNECT_CASES=3000 $(BIN)/python -Im pytest tests/connector/connect/jvm -q -n 0 --timeout=1200
