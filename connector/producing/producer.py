@@ -34,7 +34,7 @@ from .log_starts import LogStarts
 from .lost_interrupts import raise_lost_interrupt
 from .record_sender import REFUSED, RecordSender
 from .report_poller import DeliveryReportPoller
-from .reports import Reports
+from .reports import Reports, came_of_a_callback
 from .topic_registration import TopicRegistration
 from .transactions import Transactions
 from .writer_session import WriterSession
@@ -453,29 +453,49 @@ class OrderedProducer(cimpl.Producer):
     def _close(self, timeout: float) -> bool:
         if self._released:
             return True
+        told: list[BaseException] = []
         try:
-            left = OrderedProducer.flush(self, timeout)
+            left = self._deliver_all(timeout, told)
         except KafkaException as raised:
             # Fenced or otherwise fatal: whoever sent through it has heard, and nothing more will be delivered.
             if not raised.args[0].fatal():
                 raise
             left = len(self)
         finally:
-            take_each(
-                [
-                    self._end,
-                    partial(self._session.stop, _PATIENCE),
-                    self._log_starts.close,
-                    self._close_columns,
-                    partial(self._serving.end, _PATIENCE),
-                    partial(self._serving.release, self._raw.close),
-                    partial(self._serving.release, self._raw.close),  # if the first was broken off
-                    self._note_released,
-                    self._stop_showing,
-                    partial(self._transactions.ended, None),
-                ]
-            )
+            try:
+                take_each(
+                    [
+                        self._end,
+                        partial(self._session.stop, _PATIENCE),
+                        self._log_starts.close,
+                        self._close_columns,
+                        partial(self._serving.end, _PATIENCE),
+                        partial(self._serving.release, self._raw.close),
+                        partial(self._serving.release, self._raw.close),  # if the first was broken off
+                        self._note_released,
+                        self._stop_showing,
+                        partial(self._transactions.ended, None),
+                    ]
+                )
+            except BaseException as raised:
+                told.append(raised)
+        if told:
+            raise told[0]
         return left == 0
+
+    def _deliver_all(self, timeout: float, told: list[BaseException]) -> int:
+        """flush() to its end, whatever callbacks raise meanwhile. told: what they have raised. Returns how many are left."""
+        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        while True:
+            try:
+                return OrderedProducer.flush(self, -1 if deadline is None else max(0.0, deadline - clock.now()))
+            except BaseException as raised:
+                # What a signal handler raises breaks it off, and so does Ctrl-C wherever it comes.
+                if isinstance(raised, (KeyboardInterrupt, SystemExit)) or not came_of_a_callback(raised):
+                    raise
+                told.append(raised)
+                if deadline is not None and clock.now() >= deadline:
+                    return len(self)
 
     def _close_columns(self) -> None:
         if self._deliveries.columns is not None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
+from traceback import walk_tb
 from types import MethodType
 from typing import Any, Protocol, TypeAlias
 
@@ -220,3 +221,8 @@ def _classes(reports: _Reached, keep: Callable[[Any], None]) -> tuple[type, type
                 raise
 
     return Report, Counted, Told
+
+
+def came_of_a_callback(raised: BaseException) -> bool:
+    """Whether an exception came out of a report or an event: of the application's callback, or of a signal handler in it."""
+    return any(frame.f_code.co_filename == __file__ for frame, _ in walk_tb(raised.__traceback__))

@@ -439,6 +439,44 @@ def test_a_handler_that_closes_in_any_call_has_closed_when_that_call_ends(
     assert producer._released
 
 
+@pytest.mark.parametrize("callback", ["stats_cb", "on_delivery"])
+def test_what_callbacks_raise_while_it_is_closed_loses_no_record(
+    kafka: KafkaUnderTest, topic_name: str, callback: str
+) -> None:
+    """What is on its way is delivered and told all the same, the writer leaves, and the first exception goes out."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 4)
+    raised: list[_Raised] = []
+    told: list[bytes | None] = []
+
+    def fails() -> None:
+        raised.append(_Raised(str(len(raised))))
+        raise raised[-1]
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        told.append(message.value())
+        if callback == "on_delivery":
+            fails()
+
+    config = {**kafka.client_config(), "linger.ms": 500, "batch.num.messages": 10}
+    if callback == "stats_cb":
+        config |= {"statistics.interval.ms": 1, "stats_cb": lambda text: fails()}
+    producer = OrderedProducer(config)
+    sent = [f"{number}".encode() for number in range(300)]
+    for number, value in enumerate(sent):
+        producer.produce(topic_name, value, f"k{number % 30}", on_delivery=delivered)
+
+    with pytest.raises(_Raised) as first:
+        producer.close()
+
+    assert first.value is raised[0]
+    assert len(raised) > 1
+    assert sorted(told, key=bytes) == sorted(sent)  # type: ignore[arg-type]
+    assert producer.close() is True
+    assert admin.expand(topic_name, 5).waited_for == ()
+
+
 @pytest.mark.parametrize("step", ["_end", "stop", "close"])
 def test_a_signal_while_it_is_closed_leaves_no_client_open(
     kafka: KafkaUnderTest, topic_name: str, step: str, monkeypatch: pytest.MonkeyPatch
