@@ -60,6 +60,11 @@ class DeliveryReportPoller:
         self._reports.counting = threading.get_ident()
         try:
             self._raw.poll(0)
+        except KafkaException:
+            raise  # the client's own
+        except BaseException as raised:
+            # A handler of the application's logger, which the client calls itself: the application hears of it.
+            self._reports.raise_later(raised)
         finally:
             self._reports.counting = None
 

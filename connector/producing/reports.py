@@ -16,7 +16,7 @@ from functools import partial
 from operator import attrgetter
 from traceback import walk_tb
 from types import MethodType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from ...partitioner.writers.fast_path import InFlight
 from ..weakly import weakly
@@ -114,6 +114,10 @@ class Reports:
         queued = len(self._broken_off) + len(self.deferred)
         return queued + max(before, sum(map(len, list(self._turns.values()))))
 
+    def raise_later(self, error: BaseException) -> None:
+        """The application's next call raises this."""
+        self.deferred.append(PutAside((_again, (error,))))
+
     def run(self) -> int:
         """Work off what is left, on a thread of the application's. Returns how many reports."""
         turn = self._turns.get(threading.get_ident())
@@ -178,6 +182,10 @@ class Reports:
         except IndexError:
             return False  # there is none, or another thread was faster
         return True
+
+
+def _again(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _classes(reports: _Reached, keep: Callable[[Any], None]) -> tuple[type, type, type]:

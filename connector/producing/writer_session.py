@@ -243,7 +243,7 @@ class WriterSession(threading.Thread):
                     # A leader is away: the lease goes on by its own rules, and what cannot be proven is not sent.
                     self._look = None
             if self._let_go:
-                self._data.flush(_LET_GO_SECONDS)
+                self._deliver_rest()
             if self._leave():
                 self._await_reports()
         except KeyorderError as error:
@@ -259,6 +259,17 @@ class WriterSession(threading.Thread):
             self.send_until = float("-inf")
             self._reader.close()
             self._link.close()
+
+    def _deliver_rest(self) -> None:
+        deadline = clock.now() + _LET_GO_SECONDS
+        while (left := deadline - clock.now()) > 0:
+            try:
+                self._data.flush(left)
+                return
+            except KafkaException:
+                return
+            except BaseException:
+                continue  # of a handler of the application's logger: nobody is there to hear it
 
     def _leave(self) -> bool:
         """Write the end of the lease. False when there is none, or when a record may still reach the brokers.

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import itertools
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -437,6 +438,44 @@ def test_a_handler_that_closes_in_any_call_has_closed_when_that_call_ends(
     with contextlib.suppress(KafkaException):
         getattr(producer, call)()
     assert producer._released
+
+
+class _Refusing(logging.Handler):
+    """Raises, and notes on which threads."""
+
+    def __init__(self, raises: type[BaseException]) -> None:
+        super().__init__()
+        self.raises: type[BaseException] | None = raises
+        self.threads: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.raises is not None:
+            self.threads.add(threading.current_thread().name)
+            raise self.raises
+
+
+@pytest.mark.parametrize("raises", [ArithmeticError, _Raised])
+def test_what_a_handler_of_the_log_raises_does_not_stop_the_writer(
+    kafka: KafkaUnderTest, topic_name: str, raises: type[BaseException]
+) -> None:
+    """The client library calls it from whichever thread polls. The application hears of it in its next call."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    refusing = _Refusing(raises)
+    logger = logging.Logger("refusing")  # noqa: LOG001: nobody else's
+    logger.addHandler(refusing)
+    producer = OrderedProducer({**kafka.client_config(), "logger": logger, "debug": "broker"})
+    told: list[KafkaError | None] = []
+    with contextlib.suppress(raises):
+        producer.produce(topic_name, "v", "k", on_delivery=lambda error, message: told.append(error))
+    until(lambda: "keyorder-writer" in refusing.threads)
+    with pytest.raises(raises):
+        producer.poll(1)
+    refusing.raises = None
+    producer.produce(topic_name, "v", "k", on_delivery=lambda error, message: told.append(error))
+    with contextlib.suppress(raises):  # there may be more of them
+        producer.close()
+    assert told
+    assert set(told) == {None}
 
 
 @pytest.mark.parametrize("callback", ["stats_cb", "on_delivery"])
