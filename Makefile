@@ -130,7 +130,7 @@ lint: $(STAMP)  ## format, lint, types
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
 
 check: lint  ## format, lint, types, pure tests, architecture; no broker, under a minute
-	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker and not slow and not long" --ignore=tests/model --ignore=tests/simulation -n 2 --dist worksteal  # these: make test
+	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker and not slow and not long" --ignore=tests/model --ignore=tests/simulation -n 3 --dist worksteal  # these: make test
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
 	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800

@@ -126,6 +126,7 @@ def test_a_place_of_which_the_client_has_never_heard_is_unknown(opened: Any) -> 
         assert raised.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
 
 
+@pytest.mark.slow
 @CONSUMERS
 def test_a_message_without_an_offset_stores_nothing(kind: Any) -> None:
     """And one that is an error is refused, in the library's words."""
@@ -164,6 +165,7 @@ class Raising:
         raise ValueError(f"number {self.count}")
 
 
+@pytest.mark.slow
 @CONSUMERS
 def test_of_what_an_error_cb_raises_a_call_raises_one(kind: Any) -> None:
     """The last. The program has heard of it: our close() raises no other of the kind, the library's own might."""
@@ -177,6 +179,7 @@ def test_of_what_an_error_cb_raises_a_call_raises_one(kind: Any) -> None:
         made.consumer.poll(0)
 
 
+@pytest.mark.slow
 @CONSUMERS
 def test_what_an_error_cb_raises_in_close_for_the_first_time_goes_out_of_it(kind: Any) -> None:
     """The last of them, and the consumer is closed."""
