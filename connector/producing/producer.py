@@ -484,7 +484,7 @@ class OrderedProducer(cimpl.Producer):
         return left == 0
 
     def _deliver_all(self, timeout: float, told: list[BaseException]) -> int:
-        """flush() to its end, whatever callbacks raise meanwhile. told: what they have raised. Returns how many are left."""
+        """flush() to its end, whatever callbacks raise meanwhile. told: takes the first of that. Returns how many are left."""
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         while True:
             try:
@@ -493,7 +493,8 @@ class OrderedProducer(cimpl.Producer):
                 # What a signal handler raises breaks it off, and so does Ctrl-C wherever it comes.
                 if isinstance(raised, (KeyboardInterrupt, SystemExit)) or not came_of_a_callback(raised):
                     raise
-                told.append(raised)
+                if not told:
+                    told.append(raised)  # no more: each keeps its frames, and they the messages
                 if deadline is not None and clock.now() >= deadline:
                     return len(self)
 
