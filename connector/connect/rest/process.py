@@ -36,8 +36,13 @@ class WorkerProcess:
             raise
         self._server: RestServer | None = None
         if listener is not None and bound is not None:
-            app = RestApp(self.operations, listener.token, parts.parsed["rest.ssl.ca.location"])
-            self._server = RestServer(app.application(), listener, bound)
+            try:
+                app = RestApp(self.operations, listener.token, parts.parsed["rest.ssl.ca.location"])
+                self._server = RestServer(app.application(), listener, bound)
+            except BaseException:
+                bound.close()
+                self.operations.herder.stop()
+                raise
 
     def start(self) -> None:
         """Return when the worker has read its topics and its REST answers. Raises what it failed with."""
@@ -59,8 +64,7 @@ class WorkerProcess:
         """End gracefully."""
         if self._server is not None:
             self._server.stop()
-        if self.operations.herder.ident is not None:
-            self.operations.herder.stop()
+        self.operations.herder.stop()
 
     def __enter__(self) -> WorkerProcess:
         self.start()

@@ -56,7 +56,8 @@ class RestServer:
     def stop(self) -> None:
         """Finish requests under way, then end."""
         self._server.should_exit = True
-        self._thread.join(10)
+        if self._thread.ident is not None:
+            self._thread.join(10)
         self._socket.close()
 
     def _run(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
+from contextlib import ExitStack
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -20,6 +21,7 @@ from ...kafka_errors import translate, translated
 from ...log_offsets import LogOffsets
 from ...messages import offset_of, place_of
 from ...metadata import patiently, topic_config, wait_for_partitions
+from ..api.errors import ConnectError
 
 Update = Callable[[str, bytes | None], None]
 _TIMEOUT = 30.0
@@ -41,9 +43,17 @@ class KafkaLog:
         self._producer: Producer | None = None
         self._next: dict[tuple[str, int], int] = {}
         self._offsets = LogOffsets(self._config)
+        self._closed = False
 
     def open(self) -> None:
         """Make the topic if it is missing, check that it is compacted, begin to read. Raises ConfigError and kin."""
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
         ensure_compacted(self._config, self._servers, self.topic, self._partitions, self._replication)
         self._consumer = Consumer(
             {
@@ -65,12 +75,14 @@ class KafkaLog:
 
     def poll(self, timeout: float = 0.0) -> int:
         """Apply what has arrived. Returns how many records that was."""
-        assert self._consumer is not None
-        first = self._consumer.poll(timeout)
+        consumer = self._consumer
+        if consumer is None:
+            raise self._ended()
+        first = consumer.poll(timeout)
         if first is None:
             return 0
         count = 0
-        for message in [first, *self._consumer.consume(500, 0)]:
+        for message in [first, *consumer.consume(500, 0)]:
             error = message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
@@ -92,6 +104,8 @@ class KafkaLog:
     def read_to_end(self, timeout: float = _TIMEOUT) -> None:
         """Apply all that is committed now. Raises BrokerUnreachableError after `timeout` seconds."""
         with self._lock:
+            if self._closed:
+                raise self._ended()
             deadline = clock.now() + timeout
             ends = self._offsets.stable_ends(self._next, timeout)
             while any(self._next[place] < end for place, end in ends.items()):
@@ -111,29 +125,38 @@ class KafkaLog:
         """Write records and wait for the broker. Raises the translated error of the first that failed."""
         failures: list[KafkaError] = []
         with self._lock:
+            if self._closed:
+                raise self._ended()
             if self._producer is None:
                 # One partition for a key, whoever writes it: exactly-once tasks write offsets with their own producer, and a
                 # tombstone in another partition may be read before what it deletes.
                 own = {"enable.idempotence": True, "linger.ms": 0, "partitioner": "murmur2_random"}
                 self._producer = Producer({**self._config, **own})
+            producer = self._producer
         for key, value in records.items():
-            self._producer.produce(
+            producer.produce(
                 self.topic, value, key, on_delivery=lambda error, _: failures.append(error) if error else None
             )
-        if self._producer.flush(timeout):
+        if producer.flush(timeout):
             raise BrokerUnreachableError(self._servers, f"write to topic {self.topic}")
         if failures:
             raise translate(failures[0], "write", f"topic {self.topic}", self._servers)
 
     def close(self) -> None:
-        """Release the clients."""
+        """Release the clients, for good: who comes later is told so. May be called again."""
         with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-            if self._producer is not None:
-                self._producer.flush(5)
-            self._offsets.close()
-            self._consumer = self._producer = None
+            self._closed = True
+            consumer, self._consumer = self._consumer, None
+            producer, self._producer = self._producer, None
+            with ExitStack() as opened:
+                opened.callback(self._offsets.close)
+                if consumer is not None:
+                    opened.callback(consumer.close)
+                if producer is not None:
+                    opened.callback(producer.flush, 5)
+
+    def _ended(self) -> ConnectError:
+        return ConnectError(f"the log of topic {self.topic} is closed: the worker or task that had opened it has ended")
 
 
 def ensure_compacted(config: Mapping[str, Any], servers: str, topic: str, partitions: int, replication: int) -> None:

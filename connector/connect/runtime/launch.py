@@ -6,6 +6,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,37 +85,53 @@ def distributed(parts: Parts, url: str) -> Operations:
     group: str = parsed["group.id"]
     worker_id = _worker_id(url)
     state, known = ClusterState(), Statuses()
-    configs = LedLog(
-        connection,
-        parsed["config.storage.topic"],
-        parsed["config.storage.replication.factor"],
-        state.apply,
-        f"keyorder-connect-leader-{group}",
-    )
-    statuses = TopicLog(
-        connection,
-        parsed["status.storage.topic"],
-        parsed["status.storage.partitions"],
-        parsed["status.storage.replication.factor"],
-        known.apply,
-    )
-    offsets = KafkaOffsetStore(
-        connection,
-        parsed["offset.storage.topic"],
-        parsed["offset.storage.partitions"],
-        parsed["offset.storage.replication.factor"],
-    )
-    membership = GroupMembership(
-        connection,
-        group,
-        parsed["config.storage.topic"],
-        f"{worker_id}|{uuid.uuid4().hex[:8]}",
-        parsed["session.timeout.ms"],
-        parsed["heartbeat.interval.ms"],
-    )
-    parking = parsed["parking.storage.topic"] or f"{group}-parked"
-    place = WorkerPlace(worker_id, url, parts.settings, parsed, state, configs, known, statuses, membership)
-    return _operations(parts, place, offsets, parsed["offset.storage.topic"], parking)
+    with ExitStack() as opened:
+        configs = opened.enter_context(
+            closing(
+                LedLog(
+                    connection,
+                    parsed["config.storage.topic"],
+                    parsed["config.storage.replication.factor"],
+                    state.apply,
+                    f"keyorder-connect-leader-{group}",
+                )
+            )
+        )
+        statuses = opened.enter_context(
+            closing(
+                TopicLog(
+                    connection,
+                    parsed["status.storage.topic"],
+                    parsed["status.storage.partitions"],
+                    parsed["status.storage.replication.factor"],
+                    known.apply,
+                )
+            )
+        )
+        offsets = opened.enter_context(
+            closing(
+                KafkaOffsetStore(
+                    connection,
+                    parsed["offset.storage.topic"],
+                    parsed["offset.storage.partitions"],
+                    parsed["offset.storage.replication.factor"],
+                )
+            )
+        )
+        membership = GroupMembership(
+            connection,
+            group,
+            parsed["config.storage.topic"],
+            f"{worker_id}|{uuid.uuid4().hex[:8]}",
+            parsed["session.timeout.ms"],
+            parsed["heartbeat.interval.ms"],
+        )
+        opened.callback(membership.leave)
+        parking = parsed["parking.storage.topic"] or f"{group}-parked"
+        place = WorkerPlace(worker_id, url, parts.settings, parsed, state, configs, known, statuses, membership)
+        operations = _operations(parts, place, offsets, parsed["offset.storage.topic"], parking)
+        opened.pop_all()
+        return operations
 
 
 def _operations(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import ExitStack
 from typing import TypeVar
 
 from .....partitioner.errors import KeyorderError, PeerError
@@ -93,6 +94,9 @@ class Herder(threading.Thread):
     def stop(self, timeout: float = 60.0) -> None:
         """End gracefully: tasks finish, their states are told, the group is left."""
         self._ending.set()
+        if self.ident is None:  # it has never started
+            self._close()
+            return
         self.wake()
         self.join(timeout)
 
@@ -131,15 +135,19 @@ class Herder(threading.Thread):
         left = self.worker.stop(patience)
         if left:
             _LOG.warning("worker %s ends while these tasks still run: %s", self.worker_id, ", ".join(left))
-        try:
-            self._tell()
-        except KeyorderError as error:
-            _LOG.warning("worker %s could not tell its last states: %s", self.worker_id, error)
-        self.leader.connectors.stop_all()
-        self.membership.leave()
-        self.configs.close()
-        self.statuses.close()
-        self.worker.offsets.close()
+        with ExitStack() as opened:
+            opened.callback(self._close)
+            opened.callback(self.leader.connectors.stop_all)
+            try:
+                self._tell()
+            except KeyorderError as error:
+                _LOG.warning("worker %s could not tell its last states: %s", self.worker_id, error)
+
+    def _close(self) -> None:
+        with ExitStack() as opened:  # each, though another one fails
+            for each in (self.worker.offsets, self.statuses, self.configs):
+                opened.callback(each.close)
+            opened.callback(self.membership.leave)
 
     def _turn(self) -> None:
         self.configs.poll()

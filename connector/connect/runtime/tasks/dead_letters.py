@@ -82,6 +82,11 @@ class DeadLetters:
         if left:
             raise BrokerUnreachableError(self._servers, f"write to the dead letter queue {self.topic}")
 
+    def close(self) -> None:
+        """Release the client. What was not flushed is dropped: its record comes again."""
+        self._producer.purge()
+        self._producer.close()
+
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failure = self._failure or error

@@ -17,6 +17,7 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -83,7 +84,11 @@ class ParkingList:
         self._lock = threading.Lock()
         self._log = KafkaLog(config, topic, 1, replication, self._apply)
         self._log.open()
-        self.refresh()
+        try:
+            self.refresh()
+        except BaseException:
+            self.close()
+            raise
 
     def refresh(self) -> None:
         """Read to the end."""
@@ -185,10 +190,9 @@ class ParkedRecords:
 
     def of(self, entry: Parked) -> list[Message]:
         """All of them, up to the end of the queue as it is now."""
-        offsets = LogOffsets(self._config)
-        slot = (self._topic, entry.dlq_partition)
-        end = offsets.stable_ends([slot])[slot]
-        offsets.close()
+        with closing(LogOffsets(self._config)) as offsets:
+            slot = (self._topic, entry.dlq_partition)
+            end = offsets.stable_ends([slot])[slot]
         consumer = Consumer(
             {
                 **self._config,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 
 from confluent_kafka import Message
@@ -100,8 +101,10 @@ class ErrorRouting:
 
     def close(self) -> None:
         """Release the clients."""
-        if self.parking is not None:
-            self.parking.close()
+        with ExitStack() as opened:
+            for each in (self._dead, self.parking):
+                if each is not None:
+                    opened.callback(each.close)
 
     def report(self, record: SinkRecord, error: Exception) -> None:
         """The task reports a record."""
@@ -221,5 +224,8 @@ def error_routing(
     dead = DeadLetters(config, topic, replication, context, names, tolerance.metrics, redact)
     if not park:
         return ErrorRouting(names, tolerance, dead, None, None)
-    parking = ParkingList(config, parking_topic, int(parsed["internal.replication.factor"]), names[0])
+    with ExitStack() as opened:
+        opened.callback(dead.close)
+        parking = ParkingList(config, parking_topic, int(parsed["internal.replication.factor"]), names[0])
+        opened.pop_all()
     return ErrorRouting(names, tolerance, dead, parking, ParkedRecords(config, topic))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from contextlib import ExitStack, closing
 from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicPartition
@@ -57,36 +58,29 @@ class WorkerSinkTask(WorkerTask):
         self._retry_at: float | None = None
         self._next_release_check = 0.0
 
-    def execute(self) -> None:
+    def execute(self, opened: ExitStack) -> None:
         spec = self.spec
-        chain = Chain(self._plugins, spec.connector)
+        stopped = opened.enter_context(ExitStack())  # the task itself, when all around it has ended
+        chain = opened.enter_context(closing(Chain(self._plugins, spec.connector)))
         converters = Converters(self._plugins, spec.worker, spec.connector)
-        self.routing: ErrorRouting = error_routing(spec, self.tolerance, self._parking_topic, self._redact)
+        routing = error_routing(spec, self.tolerance, self._parking_topic, self._redact)
+        self.routing: ErrorRouting = opened.enter_context(closing(routing))
         config = consumer_config(spec.worker, spec.connector, spec.id.connector, spec.id.number)
-        self.consumer = OrderedConsumer(config)
-        self._standstill = Standstill(config)
-        self._reader = SinkReader(converters, chain, self.tolerance, self.consumer.key_epoch)
-        self.task: SinkTask = spec.task_class()
-        self.context = SinkContext(self)
-        started = False
+        self.consumer = opened.enter_context(closing(OrderedConsumer(config)))
         try:
+            self._standstill = Standstill(config)
+            self._reader = SinkReader(converters, chain, self.tolerance, self.consumer.key_epoch)
+            self.task: SinkTask = spec.task_class()
+            self.context = SinkContext(self)
             self.task.initialize(self.context)
             self.task.start(dict(spec.config))
-            started = True
+            stopped.callback(self.task.stop)
             self.consumer.subscribe(self._topics(), listener=Callbacks(self))
             self._loop()
             self._finish()
         except BaseException:
             self.failed = True  # nothing is committed while the consumer closes
             raise
-        finally:
-            try:
-                self.consumer.close()
-            finally:
-                self.routing.close()
-                chain.close()
-                if started:
-                    self.task.stop()
 
     def _topics(self) -> list[str]:
         topics: list[str] = self.spec.parsed["topics"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -63,18 +64,19 @@ class WorkerSourceTask(WorkerTask):
         self._in_transaction = False
         self._in_this: dict[str, Mapping[str, Any]] = {}
 
-    def execute(self) -> None:
+    def execute(self, opened: ExitStack) -> None:
         spec = self.spec
-        chain = Chain(self._plugins, spec.connector)
+        stopped = opened.enter_context(ExitStack())  # the task itself, when all around it has ended
+        chain = opened.enter_context(closing(Chain(self._plugins, spec.connector)))
         converters = Converters(self._plugins, spec.worker, spec.connector)
         self._writer = SourceWriter(chain, converters, self.tolerance, self.where)
         names, exactly_once = (spec.id.connector, spec.id.number), self._offsets_topic is not None
         config = producer_config(spec.worker, spec.connector, *names, exactly_once)
         self._topics = TopicCreation(config, spec.connector, spec.parsed)
         self._producer = OrderedProducer(config)
-        self.task: SourceTask = spec.task_class()
-        started = False
+        opened.callback(self._end)
         try:
+            self.task: SourceTask = spec.task_class()
             if exactly_once:
                 self._kafka("fence older runs of", self._producer.init_transactions, _TIMEOUT)
             # Behind the fence: what an older run has committed is there, and nothing more will come from it.
@@ -82,7 +84,7 @@ class WorkerSourceTask(WorkerTask):
             self.context = SourceContext(self, OffsetReader(self._store, spec.id.connector))
             self.task.initialize(self.context)
             self.task.start(dict(spec.config))
-            started = True
+            stopped.callback(self.task.stop)
             self._loop()
         except KafkaException as raised:
             self.failed = True
@@ -91,13 +93,6 @@ class WorkerSourceTask(WorkerTask):
         except BaseException:
             self.failed = True
             raise
-        finally:
-            try:
-                self._end()
-            finally:
-                chain.close()
-                if started:
-                    self.task.stop()
 
     def _loop(self) -> None:
         due = clock.now() + self._interval

@@ -7,6 +7,7 @@ import threading
 import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -61,6 +62,8 @@ StateListener = Callable[[TaskId, State, "str | None"], None]
 class WorkerTask(threading.Thread):
     """Runs one task. `execute` does the work and returns when `stopping` is set; what it raises makes the task FAILED.
 
+    What it opens goes on its stack at once, and ends with the run: a FAILED task is kept, and must keep no client open.
+
     displaced: another process has joined as the same writer, be it an older run that woke late.
     """
 
@@ -84,7 +87,8 @@ class WorkerTask(threading.Thread):
         """The thread."""
         try:
             self.tell(State.PAUSED if self.wanted_paused else State.RUNNING)
-            self.execute()
+            with ExitStack() as opened:
+                self.execute(opened)
         except BaseException as error:
             self.failed = True
             self.displaced = any(isinstance(e, IneligibleWriterError) for e in (error, error.__cause__))
@@ -95,8 +99,8 @@ class WorkerTask(threading.Thread):
             self.tell(State.UNASSIGNED)
 
     @abstractmethod
-    def execute(self) -> None:
-        """The work."""
+    def execute(self, opened: ExitStack) -> None:
+        """The work. opened: what has to end, the last one first."""
 
     def tell(self, state: State, trace: str | None = None) -> None:
         """Report a state, once per change."""
