@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import httpx
+from confluent_kafka import KafkaException
 from keyorder import TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.connect_rest_cases import Case, Wait, cases
@@ -50,6 +52,10 @@ class Run:
 
     def __init__(self, url: str, kafka: KafkaUnderTest, folder: Path, topic: str) -> None:
         TopicAdmin(kafka.client_config()).create(topic, 2)
+        admin = kafka.admin()
+        for done in admin.delete_consumer_groups(["connect-snk", "connect-two"]).values():
+            with suppress(KafkaException):  # there is none of an earlier run
+                done.result(30)
         (folder / "in.txt").write_text("one\ntwo\nthree\n")
         self._http = httpx.Client(base_url=url, timeout=100.0, limits=httpx.Limits(max_keepalive_connections=0))
         self._given = {"{folder}": str(folder), "{topic}": topic}

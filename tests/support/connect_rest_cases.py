@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from support.connect_rest_case import JAVA, JSON, Case, Wait
+from support.connect_rest_tools import tools
 from support.connect_rest_variants import levels, variants
 
 ORIGIN = {"Origin": "https://console.example"}
@@ -35,6 +36,7 @@ def cases() -> Iterator[Case | Wait]:
     yield from _plugins()
     yield from _validation()
     yield from variants()
+    yield from tools()
     yield from _source()
     yield from _sink()
     yield from _states()

@@ -59,11 +59,20 @@ class FileStreamSourceConnector(SourceConnector):
             (offset["position"] for partition, offset in before if partition.get("filename") == config["file"]), 0
         )
         for partition, offset in after:
-            if set(partition) != {"filename"} or (offset is not None and not isinstance(offset.get("position"), int)):
+            if offset is None:
+                continue  # whatever is stored may be forgotten
+            position = offset.get("position")
+            if (
+                set(partition) != {"filename"}
+                or isinstance(partition["filename"], (dict, list))
+                or not isinstance(position, int)
+                or isinstance(position, bool)
+                or not 0 <= position < 2**63
+            ):
                 raise BadRequestError(
-                    'an offset has the form {"partition": {"filename": F}, "offset": {"position": N}}'
+                    'an offset has the form {"partition": {"filename": F}, "offset": {"position": N}}, N a number of bytes'
                 )
-            if offset is not None and offset["position"] < now:
+            if position < now:
                 raise OffsetsRefusedError(
                     f"going back from {now} to {offset['position']} would write old lines after newer ones of their keys: "
                     "DELETE the offsets to write the whole file again"

@@ -26,7 +26,7 @@ from ..runtime.group.state import Target
 from ..runtime.operations.operations import Operations
 from ..runtime.plugins import KAFKA_VERSION
 from .extras import admin_routes, worker_facts
-from .http import Origins, WithoutSlash, first, is_json, same_origin, takes_json
+from .http import Origins, WithoutSlash, first, is_json, same_origin, takes_json, well_formed
 from .security import allowed
 
 _LOG = logging.getLogger("keyorder.connect.rest")
@@ -95,8 +95,14 @@ class RestApp:
 
     def _endpoint(self, handlers: dict[str, Handler]) -> Any:
         async def endpoint(request: Request) -> Response:
+            answer = await answered(request)
+            answer.headers.update(
+                self._origins.headers(request.headers.get("origin"))
+            )  # of errors, too: a page reads them
+            return answer
+
+        async def answered(request: Request) -> Response:
             origin = request.headers.get("origin")
-            shown = self._origins.headers(origin)
             if request.method == "OPTIONS":
                 methods = sorted({*handlers, "OPTIONS", *(["HEAD"] if "GET" in handlers else [])})
                 given = {"Allow": ",".join(methods), **self._origins.preflight(origin)}
@@ -110,7 +116,7 @@ class RestApp:
             if (
                 origin is not None
                 and self._token is None
-                and not shown
+                and not self._origins.headers(origin)
                 and not same_origin(origin, request.headers.get("host"))
             ):
                 # Without a token, whatever page is open in a browser of this machine could reach the loopback.
@@ -132,11 +138,11 @@ class RestApp:
                 body = b""  # as the JVM: what is sent along without a need is not looked at
             if (body or kind) and request.method not in ("GET", "HEAD") and not is_json(kind):
                 return error(415, "HTTP 415 Unsupported Media Type: send application/json")
+            if not well_formed(request.headers.get("accept")):
+                return error(400, "HTTP 400 Bad Request: Accept is malformed; send application/json")
             if request.url.path != "/metrics" and not takes_json(request.headers.get("accept")):
                 return error(406, "HTTP 406 Not Acceptable: answers are application/json")
-            answer = await run_in_threadpool(self._answer, request, handler, body)
-            answer.headers.update(shown)
-            return answer
+            return await run_in_threadpool(self._answer, request, handler, body)
 
         return endpoint
 
@@ -165,7 +171,11 @@ class RestApp:
 
     async def _http_error(self, request: Request, failure: Exception) -> Response:
         assert isinstance(failure, HTTPException)
-        return error(failure.status_code, f"HTTP {failure.status_code} {failure.detail}")
+        answer = error(failure.status_code, f"HTTP {failure.status_code} {failure.detail}")
+        origin = request.headers.get("origin")
+        shown = self._origins.preflight if request.method == "OPTIONS" else self._origins.headers
+        answer.headers.update(shown(origin))
+        return answer
 
     def _forward(self, request: Request, body: bytes, url: str) -> Response:
         """Give the request to the leader, once: two workers that each take the other for it must not play ball."""
@@ -178,9 +188,10 @@ class RestApp:
         for name in ("authorization", "content-type"):
             if name in request.headers:
                 headers[name] = request.headers[name]
+        # As it came: a name may hold what looks like an encoding.
         target = (
             url.rstrip("/")
-            + quote(request.url.path, safe="/%")
+            + request.scope["raw_path"].decode("ascii")
             + (f"?{request.url.query}" if request.url.query else "")
         )
         try:
@@ -190,8 +201,17 @@ class RestApp:
         except requests.RequestException as failure:
             _LOG.warning("the leader at %s does not answer: %s", url, type(failure).__name__)
             return error(409, "Cannot complete request momentarily: the leader does not answer, a rebalance is likely.")
+        if answer.ok:
+            self._catch_up()
         kept = {k: v for k, v in answer.headers.items() if k.lower() in ("location", "content-type")}
         return Response(answer.content, answer.status_code, kept)
+
+    def _catch_up(self) -> None:
+        """Know what the leader has just written: who has changed something asks for it next, and here."""
+        try:
+            self.operations.catch_up()
+        except KeyorderError as failure:
+            _LOG.warning("answers of this worker may be behind: %s", failure)
 
     # -- handlers ------------------------------------------------------------------------------------------------
 
@@ -220,9 +240,7 @@ class RestApp:
 
     def _create(self, request: Request, body: Any) -> Response:
         document = _object(body)
-        unknown = document.keys() - {"name", "config", "initial_state", "initial_offsets"}
-        if unknown:
-            raise BadRequestError(f"unknown fields: {', '.join(sorted(unknown))}")
+        _only(document, "name", "config", "initial_state", "initial_offsets")
         config = _object(document.get("config"))
         name = document.get("name", config.get("name"))
         if not isinstance(name, str):
@@ -265,7 +283,9 @@ class RestApp:
         return Response(status_code=202)
 
     def _alter_offsets(self, request: Request, body: Any) -> Any:
-        return self.operations.alter_offsets(_name(request), _object(body).get("offsets"))
+        document = _object(body)
+        _only(document, "offsets")
+        return self.operations.alter_offsets(_name(request), document.get("offsets"))
 
     def _parked(self, request: Request, body: Any) -> Any:
         return {"parked": [entry.json() for entry in self.operations.parked(_name(request))]}
@@ -325,8 +345,14 @@ def _object(body: Any) -> dict[str, Any]:
     return body
 
 
-def _texts(document: dict[str, Any]) -> dict[str, str]:
-    return {k: v if isinstance(v, str) else json.dumps(v) for k, v in document.items() if v is not None}
+def _only(document: Mapping[str, Any], *names: str) -> None:
+    unknown = document.keys() - set(names)
+    if unknown:
+        raise BadRequestError(f"unknown fields: {', '.join(sorted(unknown))}")
+
+
+def _texts(document: dict[str, Any]) -> dict[str, str | None]:
+    return {k: v if v is None or isinstance(v, str) else json.dumps(v) for k, v in document.items()}
 
 
 def _flag(request: Request, name: str, default: bool = False) -> bool:

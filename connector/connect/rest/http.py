@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+_QUALITY = re.compile(r"(?:0?\.\d{1,3}|0\.?|1(?:\.0{0,3})?)")
 
 
 class WithoutSlash:
@@ -35,6 +38,18 @@ def takes_json(accept: str | None) -> bool:
     return any(word in ("*/*", "*", "*/json", "application/*", "application/json", "") for word in words)
 
 
+def well_formed(accept: str | None) -> bool:
+    """Whether each parameter of an Accept header has a name and a value, and each quality is a number from 0 to 1."""
+    for part in (accept or "").split(","):
+        for parameter in (word for word in part.split(";")[1:] if word.strip()):
+            name, equals, value = parameter.lstrip().partition("=")
+            if not equals or name != name.strip():
+                return False
+            if name.lower() == "q" and not _QUALITY.fullmatch(value.strip().strip('"')):
+                return False
+    return True
+
+
 def first(request: Request, name: str) -> str | None:
     """A parameter of the query; of several the first, as the JVM's REST takes it."""
     found: list[str] = request.query_params.getlist(name)
@@ -58,11 +73,13 @@ class Origins:
         """From a worker's settings."""
         origins = parsed["access.control.allow.origin"].split(",")
         methods = parsed["access.control.allow.methods"].split(",")
-        return cls(tuple(o.strip() for o in origins if o.strip()), tuple(m.strip() for m in methods if m.strip()))
+        return cls(
+            tuple(o.strip().lower() for o in origins if o.strip()), tuple(m.strip() for m in methods if m.strip())
+        )
 
     def headers(self, origin: str | None) -> dict[str, str]:
         """The headers of an answer to a page of that origin; none if it is not among them."""
-        if origin is None or not ("*" in self.origins or origin in self.origins):
+        if origin is None or not ("*" in self.origins or origin.lower() in self.origins):
             return {}
         return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
 

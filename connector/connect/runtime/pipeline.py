@@ -10,7 +10,7 @@ from ....partitioner.errors import ConfigError
 from ..converters.base import Converter
 from ..converters.headers import ByConverter, HeaderConverter, SimpleHeaderConverter
 from ..transforms.base import Predicate, R, Transformation
-from .plugins import SIMPLE_HEADERS, Plugins
+from .plugins import SIMPLE_HEADERS, Plugins, is_simple
 from .settings import below
 
 
@@ -20,13 +20,13 @@ class Chain:
     def __init__(self, plugins: Plugins, config: Mapping[str, str]) -> None:
         self._steps: list[tuple[Transformation, Predicate | None, bool]] = []
         predicates: dict[str, Predicate] = {}
-        for alias in _words(config.get("predicates", "")):
+        for alias in words(config.get("predicates", "")):
             own = below(config, f"predicates.{alias}.")
             predicate = plugins.predicate(_type(own, f"predicates.{alias}.type"))()
             with _of(f"predicates.{alias}."):
                 predicate.configure(own)
             predicates[alias] = predicate
-        for alias in _words(config.get("transforms", "")):
+        for alias in words(config.get("transforms", "")):
             own = below(config, f"transforms.{alias}.")
             transform = plugins.transform(_type(own, f"transforms.{alias}.type"))()
             with _of(f"transforms.{alias}."):
@@ -67,7 +67,7 @@ class Converters:
         name = f"{half}.converter"
         source = config if config.get(name) else worker
         given = source.get(name) or (SIMPLE_HEADERS if half == "header" else "JsonConverter")
-        if half == "header" and given.rpartition(".")[2] == SIMPLE_HEADERS:
+        if half == "header" and is_simple(given):
             return SimpleHeaderConverter()
         made = plugins.converter(given)()
         with _of(f"{name}."):
@@ -84,11 +84,12 @@ def _of(prefix: str) -> Iterator[None]:
         raise ConfigError(f"{prefix}{error.setting}", error.problem, error.fix) from error
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def words(text: str) -> list[str]:
+    """The aliases of a list; an empty one stays, to be refused by what it lacks."""
+    return [word.strip() for word in text.split(",")] if text.strip() else []
 
 
 def _type(own: Mapping[str, str], name: str) -> str:
-    if not own.get("type"):
+    if not own.get("type", "").strip():
         raise ConfigError(name, "it is missing", "name the class")
-    return own["type"]
+    return own["type"].strip()

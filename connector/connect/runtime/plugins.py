@@ -21,6 +21,7 @@ from ...._version import __version__
 from ....partitioner.errors import ConfigError
 from ..api.connector import Connector
 from ..api.errors import NotFoundError
+from ..config.version_ranges import fits, latest
 from ..converters.base import Converter
 from ..transforms.base import HalfTransformation, Predicate, Transformation
 
@@ -177,11 +178,12 @@ class Plugins:
             if name in known:
                 found = known[name]
                 return found if isinstance(found, type) else found.load()
-        short = name.rpartition(".")[2]
         # Java's package names are understood, so that a configuration of Kafka Connect's own plugins works as it stands.
-        for candidate in (short, f"{short}Connector", *([] if "." in name else [f"{name}Converter"])):
-            if candidate in built_in:
-                module, _, attribute = built_in[candidate].partition(":")
+        # Those of other packages are other plugins: io.debezium.transforms.Filter filters by something else.
+        package, _, short = name.rpartition(".")
+        for candidate in (short, f"{short}Connector", *([] if package else [f"{name}Converter"])):
+            module, _, attribute = built_in.get(candidate, "").partition(":")
+            if module and package in ("", _java_name(kind, candidate).rpartition(".")[0], f"{_HERE}.{module}"):
                 try:
                     return getattr(import_module(f"{_HERE}.{module}"), attribute)
                 except ImportError as error:
@@ -218,7 +220,7 @@ class Plugins:
 
     def version(self, group: str, name: str) -> str:
         """A plugin's version; Kafka's for what is Kafka's own. Raises NotFoundError."""
-        if group == "converters" and name.rpartition(".")[2] == SIMPLE_HEADERS:
+        if group == "converters" and is_simple(name):
             return KAFKA_VERSION
         kind = self._of(group, name)
         if full_name(kind).startswith("org.apache.kafka."):
@@ -227,7 +229,7 @@ class Plugins:
 
     def shown(self, group: str, name: str) -> str:
         """A plugin's class in full, by any of its names. Raises NotFoundError."""
-        if group == "converters" and name.rpartition(".")[2] == SIMPLE_HEADERS:
+        if group == "converters" and is_simple(name):
             return _JAVA_CLASSES[SIMPLE_HEADERS]
         full = full_name(self._of(group, name))
         half = name.partition("$")[2]
@@ -247,7 +249,7 @@ class Plugins:
         built_in: dict[str, Any] = {"transforms": _TRANSFORMS, "converters": _CONVERTERS, "predicates": _PREDICATES}
         found = []
         for name in self.names(group):
-            full = _JAVA_CLASSES.get(name) or f"{_JAVA_PACKAGES[group]}.{name}" if name in built_in[group] else name
+            full = _java_name(group, name) if name in built_in[group] else name
             found += [f"{full}$Key", f"{full}$Value"] if group == "transforms" and self._has_halves(name) else [full]
         return found
 
@@ -256,6 +258,27 @@ class Plugins:
             return issubclass(self.transform(f"{name}$Key"), HalfTransformation)
         except NotFoundError:
             return False
+
+
+def is_simple(name: str) -> bool:
+    """Whether a class is the simple header converter."""
+    return name in (SIMPLE_HEADERS, _JAVA_CLASSES[SIMPLE_HEADERS])
+
+
+def version_problem(wanted: str | None, there: str) -> str:
+    """What is wrong with a version, or a range of them, that is asked for; "" if the one that is there will do."""
+    if latest(wanted):
+        return ""
+    try:
+        if fits(wanted or "", there):
+            return ""
+    except ValueError as error:
+        return f"{wanted!r} is no version: {error}"
+    return f"version {wanted!r} is not here: leave it out, or give {there}"
+
+
+def _java_name(kind: str, name: str) -> str:
+    return _JAVA_CLASSES.get(name) or f"{_JAVA_PACKAGES.get(kind, '')}.{name}"
 
 
 def add_folders(folders: Sequence[str]) -> None:

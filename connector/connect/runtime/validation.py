@@ -12,8 +12,8 @@ from ..config.configdef import ConfigDef
 from ..config.keys import ConfigValue, Importance, Recommender, Type, Width
 from ..config.rendering import validation_json
 from .clients import check_clients
-from .pipeline import Chain, Converters
-from .plugins import SIMPLE_HEADERS, Plugins, full_name
+from .pipeline import Chain, Converters, words
+from .plugins import Plugins, full_name, is_simple, version_problem
 from .settings import JSON, SIMPLE, connector_definition, cross_checks
 
 _OVERRIDES = ("producer.override.", "consumer.override.")
@@ -33,19 +33,17 @@ class Definitions:
         self.definition = connector_definition(kind.kind).merged(kind.config())
         self.unknown: list[tuple[str, str]] = []
         self.classes: list[tuple[str, str]] = [(f"{half}.converter", "converters") for half in _HALVES]
-        self._version("connector.plugin.version", "connectors", config.get("connector.class") or full_name(kind))
+        self._version("connector.plugin.version", "connectors", full_name(kind), "connector.class")
         for half in _HALVES:
             self._converter(
                 f"{half}.converter", worker.get(f"{half}.converter") or (SIMPLE if half == "header" else JSON)
             )
         for kinds in ("transforms", "predicates"):
-            aliases = _words(config.get(kinds, ""))
+            aliases = words(config.get(kinds, ""))
             for alias in dict.fromkeys(aliases):
                 self._step(kinds, alias)
             if len(set(aliases)) < len(aliases):
                 self.unknown.append((kinds, "An alias is given twice."))
-            if len(aliases) < config.get(kinds, "").count(",") + bool(aliases):
-                self.unknown.append((kinds, "An alias is empty."))
 
     def _converter(self, name: str, default: str) -> None:
         given = self._config.get(name)
@@ -55,8 +53,8 @@ class Definitions:
         if name.startswith("header."):
             offered = [*offered, SIMPLE]
         self.definition.change(name, default=self._full("converters", default), recommender=_offering(offered))
-        self._version(f"{name}.plugin.version", "converters", given or default)
-        if given and given.rpartition(".")[2] != SIMPLE_HEADERS:
+        there = self._version(f"{name}.plugin.version", "converters", given or default, name if given else None)
+        if given and there and not is_simple(given):
             try:
                 self.definition.embed(f"{name}.", self._plugins.converter(given).config())
             except NotFoundError as error:
@@ -66,7 +64,7 @@ class Definitions:
         """A transform or a predicate."""
         find: Callable[[str], Any] = self._plugins.transform if kinds == "transforms" else self._plugins.predicate
         prefix, group = f"{kinds}.{alias}.", f"{kinds.capitalize()}: {alias}"
-        name, given = f"{prefix}type", self._config.get(f"{prefix}type", "")
+        name, given = f"{prefix}type", self._config.get(f"{prefix}type", "").strip()
         definition, offered = self.definition, _offering(self._plugins.full_names(kinds))
         definition.define(
             name, Type.CLASS, importance=Importance.HIGH, group=group, order=0, width=Width.LONG, recommender=offered
@@ -74,9 +72,9 @@ class Definitions:
         definition.define(
             f"{prefix}plugin.version", Type.STRING, None, Importance.HIGH, group=group, order=1, width=Width.LONG
         )
-        self._version(f"{prefix}plugin.version", kinds, given)
+        there = self._version(f"{prefix}plugin.version", kinds, given, name)
         self.classes.append((name, kinds))
-        if not given:
+        if not (given and there):
             return
         try:
             definition.embed(prefix, find(given).config(), group)
@@ -90,17 +88,21 @@ class Definitions:
             definition.define(f"{prefix}negate", Type.BOOLEAN, False, group=group, order=place)
             definition.define(f"{prefix}predicate", Type.STRING, None, group=group, order=place + 1)
 
-    def _version(self, name: str, group: str, plugin: str) -> None:
-        """A Python environment holds one version of a package: another one cannot be had."""
+    def _version(self, name: str, group: str, plugin: str, named: str | None) -> bool:
+        """Whether the version that is asked for is there. named: the setting of the class, to be blamed, too.
+
+        A Python environment holds one version of a package: another one cannot be had.
+        """
         try:
             there = self._plugins.version(group, plugin)
         except NotFoundError:
             self.definition.change(name, recommender=_offering([], visible=group != "converters"))
-            return
+            return True
         self.definition.change(name, default=there, recommender=_offering([there]))
-        wanted = self._config.get(name)
-        if wanted and wanted != there:
-            self.unknown.append((name, f"version {wanted} is not here: leave it out, or give {there}"))
+        problem = version_problem(self._config.get(name), there)
+        if problem:
+            self.unknown += [(blamed, problem) for blamed in (name, named) if blamed is not None]
+        return not problem
 
     def _full(self, group: str, name: str) -> str | None:
         try:
@@ -156,9 +158,9 @@ def validate(
         ),
         ("connector.class", "override", lambda: check_clients(kind.kind, worker, config)),
     ]
-    for setting, words, build in checks:
-        others = ("predicates",) if words == "transforms" else ()
-        if any(value.errors and value.name.startswith((words, *others)) for value in values):
+    for setting, prefix, build in checks:
+        others = ("predicates",) if prefix == "transforms" else ()
+        if any(value.errors and value.name.startswith((prefix, *others)) for value in values):
             continue  # said already
         try:
             build()
@@ -200,7 +202,3 @@ def _blame(values: list[ConfigValue], name: str, problem: str) -> None:
         found = ConfigValue(name)
         values.append(found)
     found.errors.append(problem)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

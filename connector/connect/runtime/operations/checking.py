@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from ...api.errors import BadRequestError, NotFoundError
@@ -24,12 +25,16 @@ def checked(
     name = name.strip()
     if not name or "/" in name:
         raise BadRequestError(f"{name!r} is no name for a connector: it may not be empty nor hold a slash")
-    if any(not isinstance(v, (str, int, float, bool)) for v in config.values() if v is not None):
+    if any(not isinstance(v, (str, int, float, bool, NoneType)) for v in config.values()):
         raise BadRequestError("settings are text, numbers or true and false")
-    made = {k: v if isinstance(v, str) else json.dumps(v) for k, v in config.items() if v is not None}
-    if made.setdefault("name", name).strip() != name:
+    if config.get("name", name) is None:
+        config = {**config, "name": name}
+    nulls = sorted(k for k, v in config.items() if v is None)
+    if nulls:
+        raise BadRequestError(f"{', '.join(nulls)}: null is no value: leave the setting out")
+    made = {k: v if isinstance(v, str) else json.dumps(v) for k, v in config.items()}
+    if made.setdefault("name", name) != name:
         raise BadRequestError(f"Connector name configuration ({made['name']}) doesn't match connector name ({name})")
-    made["name"] = name
     if not made.get("connector.class"):
         raise BadRequestError(f"Connector config {{name={name}}} contains no connector type")
     if f"connect-{name}" == settings.get("group.id"):

@@ -101,6 +101,9 @@ def offset_pairs(document: Any) -> list[tuple[dict[str, Any], Any]]:
     for entry in document:
         if not isinstance(entry, dict) or not isinstance(entry.get("partition"), dict):
             raise BadRequestError('each of "offsets" needs an object "partition" and an "offset" (an object or null)')
+        unknown = entry.keys() - {"partition", "offset"}
+        if unknown:
+            raise BadRequestError(f'each of "offsets" has "partition" and "offset", not {", ".join(sorted(unknown))}')
         if entry.get("offset") is not None and not isinstance(entry["offset"], dict):
             raise BadRequestError('"offset" must be an object or null')
         pairs.append((entry["partition"], entry.get("offset")))

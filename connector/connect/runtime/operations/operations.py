@@ -71,6 +71,8 @@ class Operations(OffsetOperations):
 
     def patch_config(self, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """PATCH config (KIP-477): null removes a setting. Of two at the same time both take effect."""
+        if changes.get("name", name) is None:
+            raise BadRequestError("the name of a connector cannot be removed")
         while True:
             before = self._lead(lambda: dict(self.herder.config_of(name)))  # a follower may know an older one
             merged = {k: v for k, v in {**before, **changes}.items() if v is not None}
@@ -110,6 +112,7 @@ class Operations(OffsetOperations):
 
     def restart(self, name: str, include_tasks: bool, only_failed: bool) -> dict[str, Any] | None:
         """Restart a connector. The status to show, None for the plain form (204)."""
+        self._lead(lambda: self.herder.statuses.read_to_end())  # whoever asks may have seen more at another worker
         before = self.status(name)
 
         def work() -> set[tuple[str, int]]:

@@ -11,7 +11,7 @@ from ...config.configdef import ConfigDef
 from ...config.rendering import definition_json
 from ..group.herder import Herder
 from ..group.state import Target
-from ..plugins import SIMPLE_HEADERS, full_name
+from ..plugins import full_name, is_simple, version_problem
 from ..validation import common_settings, validate
 
 T = TypeVar("T")
@@ -96,14 +96,16 @@ class Views:
 
         return self._read(read)
 
-    def _check_version(self, name: str, version: str) -> None:
+    def _check_version(self, name: str, version: str | None) -> None:
         for group in ("connectors", "transforms", "predicates", "converters"):
             try:
                 there = self._plugins.version(group, name)
             except NotFoundError:
                 continue
-            if version != there:
-                raise BadRequestError(f"version {version!r} of {name} is not here: there is {there}")
+            problem = version_problem(version, there)
+            if problem:
+                raise BadRequestError(f"{name}: {problem}")
+            return
 
     def plugins(self, connectors_only: bool = True) -> list[dict[str, str]]:
         """The plugins."""
@@ -111,8 +113,7 @@ class Views:
 
     def plugin_config(self, name: str, version: str | None = None) -> list[dict[str, Any]]:
         """The settings of a plugin. version: the one that is meant, or a range; another than what is installed is refused."""
-        if version is not None and version[:1] not in ("[", "(") and version.lower() != "latest":
-            self._check_version(name, version)
+        self._check_version(name, version)
         definition: ConfigDef | None = None
         try:
             definition = common_settings(self._plugins, self._plugins.connector(name))
@@ -129,22 +130,38 @@ class Views:
                 definition = find(name).config()
             except NotFoundError:
                 continue
-        if definition is None and name.rpartition(".")[2] == SIMPLE_HEADERS:
+        if definition is None and is_simple(name):
             return []
         if definition is None:
             raise NotFoundError(f"Unknown plugin {name}. Must be one of the plugins that GET /connector-plugins lists")
         return [definition_json(key) for key in definition.keys.values()]
 
-    def validate(self, plugin: str, config: Mapping[str, str]) -> dict[str, Any]:
-        """Connect's validate answer."""
-        given = str(config.get("connector.class") or "")
-        if given and given.rpartition(".")[2].removesuffix("Connector") != plugin.rpartition(".")[2].removesuffix(
-            "Connector"
-        ):
+    def validate(self, plugin: str, config: Mapping[str, str | None]) -> dict[str, Any]:
+        """Connect's validate answer. A null is an error of its setting."""
+        settings = {name: value for name, value in config.items() if value is not None}
+        given = settings.get("connector.class")
+        if given is not None and _short(given) != _short(plugin):
             raise BadRequestError(f"Included connector type {given} does not match request type {plugin}")
-        kind, resolver = self._plugins.connector(plugin), self._worker.resolver
-        answer = validate(self._plugins, self.herder.settings, kind, resolver.resolve(config))
-        return _unresolved(answer, config, resolver.redact)
+        kind, resolver = self._plugins.connector(plugin if given is None else given), self._worker.resolver
+        answer = validate(self._plugins, self.herder.settings, kind, resolver.resolve(settings))
+        shown = {entry["value"]["name"]: entry["value"] for entry in answer["configs"]}
+        for name in config.keys() - settings.keys():
+            if name not in shown:
+                shown[name] = {"name": name, "recommended_values": [], "errors": [], "visible": True}
+                answer["configs"].append({"definition": None, "value": shown[name]})
+            shown[name]["value"] = None
+            shown[name]["errors"].append("null is no value: leave the setting out")
+            answer["error_count"] += 1
+        return _unresolved(answer, settings, resolver.redact)
+
+    def catch_up(self) -> None:
+        """Read to their ends what the leader and the tasks have written."""
+
+        def read() -> None:
+            self.herder.configs.read_to_end()
+            self.herder.statuses.read_to_end()
+
+        self._read(read)
 
     def _read(self, work: Callable[[], T]) -> T:
         return self.herder.call(work)
@@ -179,6 +196,10 @@ class Views:
             return self._plugins.connector(config["connector.class"]).kind
         except (NotFoundError, ConfigError):
             return "unknown"
+
+
+def _short(plugin: str) -> str:
+    return plugin.rpartition(".")[2].removesuffix("Connector")
 
 
 def _unresolved(answer: dict[str, Any], config: Mapping[str, str], redact: Callable[[str], str]) -> dict[str, Any]:
