@@ -26,18 +26,19 @@ PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
+# lenient: a file that was added is there without another install.
 $(STAMP): pyproject.toml _version.py
 	@echo "==> installing keyorder and its tools into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip
-	@$(BIN)/pip install --quiet --progress-bar on --editable '.[dev]'
+	@$(BIN)/pip install --quiet --progress-bar on --editable '.[dev]' --config-settings editable_mode=lenient
 	@touch $@ $(DEMO_STAMP)
 
 $(DEMO_STAMP): pyproject.toml _version.py
 	@echo "==> installing keyorder with what the demonstration needs into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip
-	@$(BIN)/pip install --quiet --progress-bar on --editable '.[demo,jre]'
+	@$(BIN)/pip install --quiet --progress-bar on --editable '.[demo,jre]' --config-settings editable_mode=lenient
 	@touch $@
 
 setup: $(STAMP)  ## the virtual environment
