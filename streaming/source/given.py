@@ -27,7 +27,7 @@ class Given:
         return self._options.get(name.lower())
 
     def boolean(self, name: str, default: bool) -> bool:
-        text = (self.text(name) or str(default)).strip().lower()
+        text = (str(default) if (given := self.text(name)) is None else given).strip().lower()
         if text not in ("true", "false"):
             raise ConfigError(name, f"{self.text(name)!r} is neither true nor false", "write true or false")
         return text == "true"

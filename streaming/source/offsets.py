@@ -69,17 +69,31 @@ def start_of(saved: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
 
 def parse_offsets(option: str, text: str) -> dict[Place, int]:
     """`{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}`. Raises ConfigError."""
+    found, _ = parse_offsets_and_words(option, text, {})
+    return found
+
+
+def parse_offsets_and_words(
+    option: str, text: str, words: Mapping[str, int]
+) -> tuple[dict[Place, int], dict[str, int]]:
+    """As `parse_offsets`, and what stands for all partitions of a topic, as newer versions of Spark take it:
+    `{"topicA":"earliest"}`. words: what may stand there. Raises ConfigError.
+    """
     example = 'expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
     parsed = _json(option, text, example)
     found: dict[Place, int] = {}
+    whole: dict[str, int] = {}
     for topic, parts in parsed.items():
+        if isinstance(parts, str) and parts.strip().lower() in words:
+            whole[topic] = words[parts.strip().lower()]
+            continue
         if not isinstance(parts, dict):
             raise ConfigError(option, f"got {text}", example)
         for partition, offset in parts.items():
             if not str(partition).isdigit() or isinstance(offset, bool) or not _is_int(offset):
                 raise ConfigError(option, f"got {text}", example)
             found[topic, int(partition)] = int(offset)
-    return found
+    return found, whole
 
 
 def parse_partitions(option: str, text: str) -> tuple[Place, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -16,7 +16,7 @@ from ...partitioner.errors import ConfigError
 from ..client_options import client_config, refuse_misspelt
 from .compacting import Compaction, compaction_options
 from .given import Given
-from .offsets import EARLIEST, LATEST, Place, parse_offsets, parse_partitions
+from .offsets import EARLIEST, LATEST, Place, parse_offsets, parse_offsets_and_words, parse_partitions
 
 _LOG = logging.getLogger("keyorder.streaming")
 # name: what it does (default). docs/spark.md has a row for each.
@@ -74,12 +74,19 @@ class BoundKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to start or to end. offsets: by place, -1 latest, -2 earliest. times: ms by place. time: ms for all."""
+    """Where to start or to end. offsets: by place, -1 latest, -2 earliest, or ms; topics: for all partitions of a topic.
+    time: ms for all.
+    """
 
     kind: BoundKind
     option: str
     offsets: Mapping[Place, int] = field(default_factory=dict)
     time: int = 0
+    topics: Mapping[str, int] = field(default_factory=dict)
+
+    def expanded(self, there: Iterable[Place]) -> dict[Place, int]:
+        """`offsets`, and for the partitions of `topics` that there are."""
+        return {**{place: self.topics[place[0]] for place in there if place[0] in self.topics}, **self.offsets}
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +299,8 @@ def _bound(given: Given, side: str, default: BoundKind) -> Bound:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return Bound(BoundKind(word), name)
-    return Bound(BoundKind.OFFSETS, name, parse_offsets(name, text))
+    offsets, topics = parse_offsets_and_words(name, text, {"latest": LATEST, "earliest": EARLIEST})
+    return Bound(BoundKind.OFFSETS, name, offsets, topics=topics)
 
 
 def _refuse_offset(bound: Bound, refused: int, problem: str) -> None:
@@ -300,11 +308,14 @@ def _refuse_offset(bound: Bound, refused: int, problem: str) -> None:
         for (topic, partition), offset in bound.offsets.items():
             if offset == refused:
                 raise ConfigError(bound.option, problem.format(f"{topic}-{partition}"), "give an offset")
+        for topic, offset in bound.topics.items():
+            if offset == refused:
+                raise ConfigError(bound.option, problem.format(topic), "give offsets")
 
 
 def _refuse_backwards(start: Bound, end: Bound) -> None:
     """Offsets by hand for both sides have to fit each other, whatever the topics hold."""
-    if start.kind is not BoundKind.OFFSETS or end.kind is not BoundKind.OFFSETS:
+    if start.kind is not BoundKind.OFFSETS or end.kind is not BoundKind.OFFSETS or start.topics or end.topics:
         return
     if set(start.offsets) != set(end.offsets):
         raise ConfigError(

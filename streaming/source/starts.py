@@ -30,7 +30,7 @@ def resolve(
         return dict(log_starts)
     if bound.kind is BoundKind.OFFSETS:
         special = {LATEST: ends, EARLIEST: log_starts}
-        return {p: special[o][p] if o in special else o for p, o in bound.offsets.items() if p in ends}
+        return {p: special[o][p] if o in special else o for p, o in bound.expanded(ends).items() if p in ends}
     if bound.kind is BoundKind.TIMES:
         times = {p: time for p, time in bound.offsets.items() if p in ends}
     else:
@@ -49,8 +49,9 @@ def check_places(bound: Bound, there: Collection[Place]) -> None:
         BoundKind.OFFSETS: "Use -1 for latest, -2 for earliest.",
         BoundKind.TIMES: "Every partition needs a time.",
     }
-    if bound.kind in hints and set(bound.offsets) != set(there):
-        raise OffsetsMismatchError(bound.option, _text(bound.offsets), _text(there), hints[bound.kind])
+    given = set(bound.expanded(there)) | {(topic, 0) for topic in bound.topics}
+    if bound.kind in hints and given != set(there):
+        raise OffsetsMismatchError(bound.option, _text(given), _text(there), hints[bound.kind])
 
 
 def first_start(bound: Bound, start: Mapping[Place, int]) -> dict[Place, int]:
@@ -78,7 +79,7 @@ def known_start(bound: Bound, start: Mapping[Place, int], recorded: Mapping[Plac
 
 
 def _is_fixed(bound: Bound) -> bool:
-    return bound.kind is BoundKind.OFFSETS and not {LATEST, EARLIEST} & set(bound.offsets.values())
+    return bound.kind is BoundKind.OFFSETS and not bound.topics and not {LATEST, EARLIEST} & set(bound.offsets.values())
 
 
 def _text(places: Collection[Place]) -> str:

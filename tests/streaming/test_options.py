@@ -60,6 +60,7 @@ def test_durations_are_read_as_spark_reads_them(text: str, seconds: float) -> No
         ("endingTimestamp", "5"),
         ("keyorder.commit.grup", "g"),
         ("enable.ordered.delivery", "1"),
+        ("failOnDataLoss", ""),
     ],
 )
 def test_a_bad_option_is_one_error_that_names_it(name: str, value: str) -> None:
@@ -122,6 +123,22 @@ def test_the_first_batch_says_where_it_starts() -> None:
     assert known_start(given, start, {}) == start
     with pytest.raises(UnknownStartError, match="startingOffsets"):
         known_start(latest, moved, {})
+
+
+def test_a_word_stands_for_all_partitions_of_a_topic() -> None:
+    """Of those that there are when it is looked up; a batch takes the words that mean something to it."""
+    text = '{"t":"Earliest","u":{"0":3}}'
+    start = source_options({**BASE, "subscribe": "t,u", "startingOffsets": text}, streaming=True).start
+    assert start.expanded([("t", 0), ("t", 1), ("u", 0)]) == {("t", 0): -2, ("t", 1): -2, ("u", 0): 3}
+    assert first_start(start, {("t", 0): 4}) == {("t", 0): 4}
+    for name, text in (
+        ("startingOffsets", '{"t":"latest"}'),
+        ("endingOffsets", '{"t":"earliest"}'),
+        ("startingOffsets", '{"t":"soon"}'),
+        ("startingOffsetsByTimestamp", '{"t":"earliest"}'),
+    ):
+        with pytest.raises(ConfigError, match=name):
+            source_options({**BASE, name: text}, streaming=False)
 
 
 def test_no_secret_is_shown() -> None:
