@@ -54,7 +54,7 @@ class KeyorderDataSource(DataSource):
         return StreamReader(source_options(self.options, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Raises ConfigError, SinkSchemaError, SaveModeError."""
+        """Raises NoOptionsError, ConfigError, SinkSchemaError, SaveModeError."""
         from .sink.writer import BatchWriter, SaveModeError
 
         if overwrite:
@@ -76,6 +76,8 @@ class KeyorderDataSource(DataSource):
         from .sink.columns import check_schema
         from .sink.options import STALE, sink_options, with_topics_header
 
+        if not set(self.options) - {"path"}:
+            raise NoOptionsError(writing=True)
         options = sink_options(self.options)
         versioned = any(field.name.lower() == "version" for field in schema.fields)
         if versioned and options.compaction_header is None:

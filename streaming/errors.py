@@ -13,13 +13,25 @@ class SourceSchemaError(UsageError, ValueError):
 
 
 class NoOptionsError(UsageError, ValueError):
-    """A source is asked without any option, as Spark asks it for a table of its catalog."""
+    """A source or a sink is asked without any option, as Spark asks them for a table of its catalog."""
+
+    def __init__(self, writing: bool = False) -> None:
+        super().__init__(writing)
+        self.writing = writing
 
     def __str__(self) -> str:
-        return (
-            "no options reached the source. Spark keeps those of CREATE TABLE ... USING keyorder in its catalog and does not "
-            "give them to a source written in Python: use CREATE TEMPORARY VIEW ... USING keyorder OPTIONS (...), or give "
-            "them with each query: SELECT ... FROM the_table WITH ('kafka.bootstrap.servers' = '...', 'subscribe' = '...')"
+        told = (
+            f"no options reached the {'sink' if self.writing else 'source'}. Spark keeps those of CREATE TABLE ... USING "
+            "keyorder in its catalog and does not give them to a data source written in Python: "
+        )
+        if self.writing:
+            return told + (
+                "give them with each query: INSERT INTO the_table WITH ('kafka.bootstrap.servers' = '...', 'topic' = '...') "
+                "SELECT ..."
+            )
+        return told + (
+            "use CREATE TEMPORARY VIEW ... USING keyorder OPTIONS (...), or give them with the query, which may be that of "
+            "a view: CREATE VIEW ... AS SELECT * FROM the_table WITH ('kafka.bootstrap.servers' = '...', 'subscribe' = '...')"
         )
 
 
@@ -61,8 +73,8 @@ class UnknownStartError(OrderError):
     def __str__(self) -> str:
         return (
             f"the first batch of this checkpoint never finished, and where it started is not recorded ({self.option} means "
-            'other offsets by now): set startingOffsets to the offsets themselves, such as {"topic":{"0":23}}, or begin '
-            "with a new checkpoint"
+            'other offsets by now): set startingOffsets to the offsets themselves, such as {"topic":{"0":23}} (Spark\'s own '
+            "source has kept them in the checkpoint's file sources/0/0), or begin with a new checkpoint"
         )
 
 

@@ -156,6 +156,34 @@ def test_a_first_batch_that_failed_starts_again_where_it_started(
     assert len(found["keyorder"]) == (5 if start == "latest" else 4)
 
 
+def test_an_unfinished_first_batch_of_sparks_source_goes_on_by_its_offsets(
+    source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """What "latest" was is unknown here: an error says so, and names the file in which Spark's own source has kept it."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, None, b"%d" % n) for n in range(3)])
+    start = {"subscribe": topic_name, "startingTimestamp": "1"}
+
+    def fail(batch: Any, number: int) -> None:
+        raise RuntimeError("not today")
+
+    def moved(form: str, options: dict[str, str], take: Any) -> None:
+        frame = reading(source, kafka, form, options, stream=True)
+        writing = frame.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        assert writing.foreachBatch(take).start().awaitTermination(600)
+
+    with pytest.raises(Exception, match="not today"):
+        moved("kafka", start, fail)
+    send(kafka, topic_name, [(0, None, b"later")])
+    with pytest.raises(Exception, match=r"sources/0/0"):
+        moved("keyorder", start, fail)
+    seen: list[bytes] = []
+    offsets = (tmp_path / "sources" / "0" / "0").read_text().splitlines()[1]
+    given = {"subscribe": topic_name, "startingOffsets": offsets}
+    moved("keyorder", given, lambda batch, number: seen.extend(values(rows_of(batch))))
+    assert seen == [b"0", b"1", b"2", b"later"]
+
+
 def test_records_that_expired_before_the_first_batch_ran_again_are_a_loss(
     source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:

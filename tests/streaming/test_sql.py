@@ -49,6 +49,36 @@ def test_a_table_of_the_catalog_is_told_how_to_be_read(source: Any, kafka: Kafka
         source.sql("DROP TABLE catalogued")
 
 
+def test_a_view_of_the_catalog_reads_and_a_table_is_written(
+    source: Any, kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """The options stand in the view's query, and in the INSERT; a stream is given them beside the table's name."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, b"k", b"1")])
+    at = f"'kafka.bootstrap.servers' = '{kafka.bootstrap_servers}'"
+    source.sql(f"CREATE TABLE orders_topic USING keyorder OPTIONS ({at}, 'subscribe' = '{topic_name}')")
+    source.sql(f"CREATE VIEW orders AS SELECT * FROM orders_topic WITH ({at}, 'subscribe' = '{topic_name}')")
+    source.sql("CREATE TABLE orders_sink (key BINARY, value BINARY) USING keyorder")
+    try:
+        for count in (1, 2, 4):
+            assert source.sql("SELECT count(*) FROM orders").collect()[0][0] == count
+            to = f"{at}, 'topic' = '{topic_name}'"
+            source.sql(f"INSERT INTO orders_sink WITH ({to}) SELECT key, value FROM orders").collect()
+        with pytest.raises(Exception, match=r"INSERT INTO the_table WITH"):
+            source.sql("INSERT INTO orders_sink SELECT key, value FROM orders").collect()
+        with pytest.raises(Exception, match=r"INSERT INTO the_table WITH"):
+            source.sql("CREATE TABLE orders_copy USING keyorder AS SELECT key, value FROM orders").collect()
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic_name}
+        stream = source.readStream.options(**options, startingOffsets="earliest").table("orders_topic")
+        query = stream.writeStream.format("memory").queryName("orders_seen").trigger(availableNow=True).start()
+        assert query.awaitTermination(600)
+        assert source.table("orders_seen").count() == 8
+    finally:
+        source.sql("DROP VIEW orders")
+        for table in ("orders_topic", "orders_sink"):
+            source.sql(f"DROP TABLE {table}")
+
+
 def test_writes_from_a_thread_and_in_each_mode(
     source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 from keyorder.connector.metadata import wait_for_partitions
 from keyorder.streaming.data_source import KeyorderDataSource
+from keyorder.streaming.progress import waiting_of
 from support.cluster import KafkaUnderTest
 from support.spark_source import Ran, create, delete, ends_of, reading, rows_of, run, send
 
@@ -112,6 +113,40 @@ def test_starts(source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: P
         ran = run(source, kafka, form, options, tmp_path / form, between)
         found.append((values(ran), ends(ran)))
     assert found[1] == found[0]
+
+
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite",
+    "subscribing topics from topic-level offsets",
+    "topic-level offsets tolerate a new topic matching subscribePattern after the start",
+)
+def test_a_start_for_all_partitions_of_a_topic(
+    source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Words that newer versions of Spark take: as 4.2 by partition; a topic that comes later is read from its beginning."""
+    one, two, late = (f"{topic_name}-{name}" for name in ("one", "two", "late"))
+    for topic in (one, two):
+        create(kafka, topic, 2)
+        send(kafka, topic, [(n % 2, None, b"%d" % n) for n in range(6)])
+    starts = {
+        "kafka": {one: {"0": -2, "1": -2}, two: {"0": -1, "1": 1}},
+        "keyorder": {one: "earliest", two: {"0": -1, "1": 1}},
+    }
+    found = []
+    for form in BOTH:
+        options = {"subscribePattern": f"^{topic_name}", "startingOffsets": json.dumps(starts[form])}
+        found.append(values(run(source, kafka, form, options, tmp_path / form)))
+        whole = {"subscribe": one, "startingOffsets": json.dumps({one: starts[form][one]})}
+        found.append(sorted(row[1] for row in rows_of(reading(source, kafka, form, whole))))
+    assert found[2:] == found[:2]
+    create(kafka, late, 1)
+    send(kafka, late, [(0, None, b"late")])
+    options = {"subscribePattern": f"^{topic_name}", "startingOffsets": json.dumps(starts["keyorder"])}
+    again = run(source, kafka, "keyorder", options, tmp_path / "keyorder")
+    assert [row[1] for row in again.rows] == [b"late"]
+    wrong = {"subscribe": one, "startingOffsets": json.dumps({one: "latest", two: "earliest"})}
+    with pytest.raises(Exception, match=r"don't match what are assigned"):
+        run(source, kafka, "keyorder", wrong, tmp_path / "wrong")
 
 
 @pytest.mark.scala(
@@ -306,6 +341,70 @@ def test_records_that_come_while_a_batch_is_read(
         finally:
             query.stop()
         assert seen == [[b"0", b"1", b"2", b"3"], [b"4", b"5", b"6", b"7"]]
+
+
+@pytest.mark.scala(
+    "KafkaMicroBatchSourceSuite", "test custom metrics - with rate limit", "test custom metrics - no rate limit"
+)
+@pytest.mark.parametrize("most", ["3", None])
+def test_the_lag_in_the_progress(
+    source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, most: str | None
+) -> None:
+    """Spark's own source has it as metrics; of a source written in Python it is in the offsets of the progress."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, None, b"%d" % n) for n in range(10)])
+    limit = {} if most is None else {"maxOffsetsPerTrigger": most}
+    found: list[list[int]] = []
+    for form in BOTH:
+        options = {"subscribe": topic_name, "startingOffsets": "earliest", **limit}
+        frame = reading(source, kafka, form, options, stream=True)
+        writing = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / form))
+        query = writing.start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        batches = [progress for progress in query.recentProgress if progress.numInputRows]
+        if form == "kafka":
+            found.append([int(progress.sources[0].metrics["maxOffsetsBehindLatest"]) for progress in batches])
+        else:
+            found.append([waiting_of(progress)[0].lag for progress in batches])
+    assert found[1] == found[0]
+    assert found[0] == ([0] if most is None else [7, 4, 1, 0])
+
+
+@pytest.mark.scala("KafkaMicroBatchSourceSuite", "async progress tracking")
+@pytest.mark.parametrize("interval", ["0", "600000"])
+def test_progress_that_is_kept_asynchronously(
+    source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, interval: str
+) -> None:
+    """Each batch's offsets, or seldom ones: a restart goes on from the last that were kept, and loses nothing."""
+    found = []
+    for form in BOTH:
+        topic, out = f"{topic_name[-20:]}-{form}", f"{topic_name[-20:]}-{form}-out"
+        create(kafka, topic, 2)
+        create(kafka, out, 1)
+        counts = []
+        for step in range(2):
+            send(kafka, topic, [(n % 2, None, b"%d-%d" % (step, n)) for n in range(10)])
+            options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}
+            rows = reading(source, kafka, form, options, stream=True).select("key", "value")
+            to = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": out}
+            kept = {
+                "asyncProgressTrackingEnabled": "true",
+                "asyncProgressTrackingCheckpointIntervalMs": interval,
+                "checkpointLocation": str(tmp_path / form),
+            }
+            query = rows.writeStream.format("kafka").options(**to, **kept).start()  # Spark asks for a sink of its own
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
+            written = [row[1] for row in rows_of(reading(source, kafka, "kafka", {"subscribe": out}))]
+            assert len(set(written)) == 10 * (step + 1)
+            counts.append(len(written))
+        found.append((counts, sorted(str(end[topic]) for end in ends_of(tmp_path / form).values())))
+    assert found[1] == found[0]
 
 
 @pytest.mark.scala("KafkaMicroBatchSourceSuite", "SPARK-30656: minPartitions", "minPartitions is supported")

@@ -71,6 +71,19 @@ def test_the_topic_of_a_stream(
         assert values(source, kafka, topic) == [b"%d" % n for n in range(1, 6)]
 
 
+@pytest.mark.scala("KafkaSinkSuite", "streaming - sink progress is produced")
+def test_the_rows_of_a_stream_are_counted(
+    source: Any, kafka: KafkaUnderTest, numbers: Any, topic_name: str, tmp_path: Path
+) -> None:
+    """In the progress of the query."""
+    create(kafka, topic_name, 1)
+    for form in BOTH:
+        options = to(kafka, topic=topic_name, checkpointLocation=str(tmp_path / form))
+        query = numbers.writeStream.format(form).options(**options).trigger(availableNow=True).start()
+        assert query.awaitTermination(600)
+        assert sum(progress.sink.numOutputRows for progress in query.recentProgress) == 5
+
+
 WRONG: dict[str, tuple[list[str], dict[str, str], str]] = {
     "no topic": (["value as key", "value"], {}, "topic"),
     "no value": (["'t' as topic", "value as key"], {}, "value"),
