@@ -18,10 +18,9 @@ from keyorder.connector import clock
 from keyorder.connector.config import connection_of, producer_settings
 from keyorder.connector.control.control_reader import ControlMessage, ControlReader, Look
 from keyorder.connector.control.control_topics import Slot, all_writer_slots, timeline_slot
-from keyorder.connector.interruptible import Event
 from keyorder.connector.link import ClusterLink
 from keyorder.connector.log_offsets import LogOffsets
-from keyorder.connector.producing.writer_session import ControlWriting, WriterSession
+from keyorder.connector.producing.writer_session import ControlWriting, Sending, WriterSession, new_writer
 from keyorder.partitioner.timeline import Timeline
 from keyorder.partitioner.writers.lease import Standing
 
@@ -125,7 +124,7 @@ class Crowd:
             self._stopping = True
         self._thread.join(30)
         for session in self._due:
-            session._await_reports()
+            session.await_reports()
         self._reader.close()
         self._link.close()
 
@@ -134,17 +133,13 @@ class Crowd:
         with self._changed:
             for _ in range(count):
                 share = _Share(self._reader, self._link)
-                session = WriterSession(
-                    self._connection,
-                    self._settings,
-                    cast(Producer, self._data),
-                    threading.Lock(),
-                    share,
-                )
-                session._wanted[self.topic] = Event()
+                writer = new_writer(str(self._connection.get("client.id", "writer")), self._settings)
+                data = cast(Producer, self._data)
+                session = WriterSession(self._settings, writer, data, threading.Lock(), share, Sending())
+                session.want(self.topic)
                 if self._timeline is not None:
                     share.queue.append(self._timeline)
-                self._sessions[session.writer_id.encode()] = session
+                self._sessions[writer.writer_id.encode()] = session
                 self._shares[session] = share
                 self._due[session] = 0.0
 
@@ -153,18 +148,19 @@ class Crowd:
         with self._changed:
             for writer in list(self._sessions)[:count]:
                 session = self._sessions.pop(writer)
-                session._leave()
+                session.leave()
                 del self._shares[session], self._due[session]
 
     def live(self) -> int:
         """How many hold a lease and may send."""
         with self._changed:
-            return sum(s.lease.standing is Standing.LIVE and self.topic in s.topics for s in self._due)
+            writers = [session.writer for session in self._due]
+            return sum(w.lease.standing is Standing.LIVE and self.topic in w.topics for w in writers)
 
     def knowing(self, count: int) -> int:
         """How many have read that the topic has `count` partitions."""
         with self._changed:
-            topics = [s.topics.get(self.topic) for s in self._due]
+            topics = [s.writer.topics.get(self.topic) for s in self._due]
             return sum(t is not None and t.timeline.newest.count == count for t in topics)
 
     def await_that(self, what: Callable[[], bool], timeout: float) -> None:
@@ -209,5 +205,5 @@ class Crowd:
         now = clock.now()
         for session, due in list(self._due.items()):
             if due <= now or self._shares[session].queue:
-                session._turn()
-                self._due[session] = now + (_IDLE if session._patience() > _BUSY else _BUSY)
+                session.turn(wait=False)
+                self._due[session] = now + (_IDLE if session.writer.patience > _BUSY else _BUSY)

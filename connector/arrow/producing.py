@@ -168,11 +168,8 @@ class ColumnProducing:
         producer = self._producer
         if producer._closed:
             raise RuntimeError("Producer has been closed")
-        if producer._session.failure is not None:
-            raise producer._session.failure
-        if topic in producer._session.failures:
-            raise producer._session.failures[topic]
-        if clock.now() >= producer._session.send_until:
+        producer._writer.check(topic)
+        if clock.now() >= producer._writer.send_until:
             return wanted
         free = self._before_blocked(topic, hashes[wanted])
         wanted, behind = wanted[:free], wanted[free:]

@@ -16,7 +16,9 @@ from ...partitioner.hashing import key_bytes, key_hash
 from ...partitioner.routing import Route
 from ...partitioner.writers.fast_path import InFlight
 from ...partitioner.writers.sending import Held, Telling, TopicSending
+from ...partitioner.writers.writer import Writer
 from .. import clock
+from ..config import ProducerSettings
 from ..kafka_errors import may_still_arrive
 from .blocked import BlockedKeys
 from .exclusion import Exclusion
@@ -25,7 +27,6 @@ from .holding import Holding
 from .reports import Call, PutAside, Reports
 from .tombstoning import MoveTombstones
 from .transactions import Transactions
-from .writer_session import WriterSession
 
 if TYPE_CHECKING:
     from ..arrow.producing import ColumnProducing
@@ -87,17 +88,18 @@ class Deliveries:
         raw: Producer,
         reports: Reports,
         exclusion: Exclusion,
-        session: WriterSession,
+        settings: ProducerSettings,
+        writer: Writer[Record],
         holding: Holding,
         transactions: Transactions,
         log_starts: Callable[[str], Mapping[int, int]],
     ) -> None:
-        self._exclusion, self._session, self._holding = exclusion, session, holding
+        self._exclusion, self._writer, self._holding = exclusion, writer, holding
         self._transactions = transactions
-        self._request_timeout = session.settings.request_timeout
-        self._given_up_after = session.settings.terms.delivery_timeout + session.settings.terms.margin
-        self._only_errors = session.settings.only_errors
-        self._transactional = session.settings.transactional_id is not None
+        self._request_timeout = settings.request_timeout
+        self._given_up_after = settings.terms.delivery_timeout + settings.terms.margin
+        self._only_errors = settings.only_errors
+        self._transactional = settings.transactional_id is not None
         self._clearing: set[_MovedFate] = set()
         self.reports = reports
         self.tombstones = MoveTombstones(
@@ -142,7 +144,7 @@ class Deliveries:
     def doubt(self) -> None:
         """Under the lock: an exception came at an unknown step, so a record may have been counted and never be resolved."""
         now = clock.now()
-        for sending in self._session.topics.values():
+        for sending in self._writer.topics.values():
             sending.doubt(now, now + self._given_up_after)
 
     def telling(self, error: KafkaError, block: bool = False) -> Telling[Record]:
@@ -175,7 +177,7 @@ class Deliveries:
 
     def _block(self, topic: str, key: bytes, error: KafkaError) -> None:
         self.blocked.block(topic, key, error.str(), self._transactions.number)
-        sending = self._session.topics.get(topic)
+        sending = self._writer.topics.get(topic)
         if sending is not None:
             sending.shut_fast_path()
 

@@ -37,7 +37,7 @@ from .report_poller import DeliveryReportPoller
 from .reports import Reports, came_of_a_callback
 from .topic_registration import TopicRegistration
 from .transactions import Transactions
-from .writer_session import WriterSession
+from .writer_session import Sending, WriterSession, new_writer
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Table
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _now = clock.now
 _EVENTS = ("error_cb", "throttle_cb", "stats_cb")
 # What a method looks at first.
-_PARTS = frozenset({"_exclusion", "_lock", "_raw", "_session", "_topics", "_transactions"})
+_PARTS = frozenset({"_exclusion", "_lock", "_raw", "_session", "_topics", "_transactions", "_writer"})
 # How long close() waits for the session's thread to leave the writer set, and for other threads to leave the client. Seconds.
 _PATIENCE = 10.0
 
@@ -80,6 +80,7 @@ class OrderedProducer(cimpl.Producer):
         "_settings",
         "_told",
         "_topics",
+        "_writer",
     )  # fmt: skip
 
     if not TYPE_CHECKING:  # or every name would pass for an attribute
@@ -97,7 +98,7 @@ class OrderedProducer(cimpl.Producer):
         self._exclusion = Exclusion()
         self._lock = self._exclusion.lock
         self._link = ClusterLink(connection)
-        self._session = WriterSession(connection, self._settings, self._raw, self._lock, self._link)
+        self._writer = new_writer(str(connection.get("client.id", "writer")), self._settings)
         self._log_starts = LogStarts(self._link)
         self._topics: dict[str, TopicSending[Record]] = {}
         limits = self._settings.hold_limit, self._settings.hold_limit_bytes, self._settings.terms.delivery_timeout
@@ -107,7 +108,8 @@ class OrderedProducer(cimpl.Producer):
             self._raw,
             self._reports,
             self._exclusion,
-            self._session,
+            self._settings,
+            self._writer,
             self._holding,
             self._transactions,
             self._log_starts.of,
@@ -116,18 +118,24 @@ class OrderedProducer(cimpl.Producer):
         broken_off = partial(self._exclusion.run, self._deliveries.doubt)
         self._serving = DeliveryReportPoller(self._raw, self._reports, self._exclusion.settle, broken_off)
         self._record_sender = RecordSender(
-            self._raw, self._exclusion, self._session, self._deliveries, self._holding, self._transactions, self._topics
+            self._raw,
+            self._exclusion,
+            self._writer,
+            self._settings.most_bytes,
+            self._deliveries,
+            self._holding,
+            self._transactions,
+            self._topics,
         )
-        self._registration = TopicRegistration(
-            self._config, self._session, self._deliveries.tombstones, self._log_starts, self._topics
-        )
-        self._session.harvest, self._session.serve = (
-            weakly(self._deliveries.harvest),
+        sending = Sending(
             weakly(self._serving.for_session),
-        )
-        self._session.pump, self._session.topic_failed = (
+            weakly(self._deliveries.harvest),
             weakly(self._record_sender.pump),
             weakly(self._record_sender.fail_topic),
+        )
+        self._session = WriterSession(self._settings, self._writer, self._raw, self._lock, self._link, sending)
+        self._registration = TopicRegistration(
+            self._config, self._session, self._deliveries.tombstones, self._log_starts, self._topics
         )
         self._produce, self._told = self._raw.produce, self._deliveries.told
         self._closed = False
@@ -168,7 +176,7 @@ class OrderedProducer(cimpl.Producer):
                 more = with_hint(headers, permit.header) if headers or permit.header is not None else headers
                 try:
                     in_flight.started()
-                    if fast_path.open and _now() < self._session.send_until:
+                    if fast_path.open and _now() < self._writer.send_until:
                         self._produce(topic, value, data, in_flight.partition, told, None, timestamp, more)
                         return
                 except REFUSED as error:
@@ -296,8 +304,8 @@ class OrderedProducer(cimpl.Producer):
                 self._record_sender.expire()
                 self._serving.flush(deadline, bool(self._holding.count))
                 left = len(self)
-                if left and self._session.failure is not None:
-                    raise self._session.failure
+                if left:
+                    self._writer.check()
                 if not left or (deadline is not None and clock.now() >= deadline):
                     return left
                 if self._serving.inside or (self._exclusion.interrupted and not len(self._raw)):
@@ -306,7 +314,7 @@ class OrderedProducer(cimpl.Producer):
             self._settle()
 
     def __repr__(self) -> str:
-        return f"<OrderedProducer {self._session.writer_id}{', closed' if self._closed else ''}>"
+        return f"<OrderedProducer {self._writer.writer_id}{', closed' if self._closed else ''}>"
 
     def __len__(self) -> int:
         """Records that are held or on their way, and callbacks not yet run."""
@@ -417,12 +425,12 @@ class OrderedProducer(cimpl.Producer):
         """What it holds and knows now, for metrics; see `keyorder.metrics`. Any thread may ask, and nobody is waited for."""
         topics = dict(self._topics)
         return ProducerFigures(
-            writer=self._session.writer_id,
+            writer=self._writer.writer_id,
             held={topic: len(sending.held) for topic, sending in topics.items()},
             held_bytes={topic: sending.held_bytes for topic, sending in topics.items()},
             changing={topic: sending.preparing for topic, sending in topics.items()},
             epochs={topic: sending.timeline.newest.number for topic, sending in topics.items()},
-            lease_left=max(0.0, self._session.send_until - _now()),
+            lease_left=max(0.0, self._writer.send_until - _now()),
             hold_times=self._holding.durations,
         )
 

@@ -16,6 +16,7 @@ from ...partitioner.errors import KeyorderError, PartitionRefusedError
 from ...partitioner.hashing import key_hash
 from ...partitioner.routing import Route
 from ...partitioner.writers.sending import Held, TopicSending
+from ...partitioner.writers.writer import Writer
 from .. import clock
 from .deliveries import Deliveries
 from .exclusion import Exclusion
@@ -23,7 +24,6 @@ from .held_record import Headers, Record, row_failed, sendable_size, with_hint
 from .holding import Holding
 from .lost_interrupts import raise_lost_interrupt
 from .transactions import Transactions
-from .writer_session import WriterSession
 
 # What the client library raises for a record that it has not taken. After anything else (a signal's) it may have.
 REFUSED = (BufferError, KafkaException, TypeError, ValueError, OverflowError, RuntimeError)
@@ -39,16 +39,17 @@ class RecordSender:
         self,
         raw: Producer,
         exclusion: Exclusion,
-        session: WriterSession,
+        writer: Writer[Record],
+        most_bytes: int,
         deliveries: Deliveries,
         holding: Holding,
         transactions: Transactions,
         topics: dict[str, TopicSending[Record]],
     ) -> None:
-        self._exclusion, self._session = exclusion, session
+        self._exclusion, self._writer = exclusion, writer
         self._deliveries, self._holding, self._transactions = deliveries, holding, transactions
         self._tombstones = deliveries.tombstones
-        self._most_bytes = session.settings.most_bytes
+        self._most_bytes = most_bytes
         self._sticky: dict[str, tuple[int, float]] = {}
         self._refused: dict[bytes, KafkaError] = {}
         self._produce = raw.produce
@@ -60,27 +61,23 @@ class RecordSender:
         Raises BufferError, KafkaException, KeyBlockedError, PartitionRefusedError and what ended the session.
         """
         sending, deliveries = record.sending, self._deliveries
-        if self._session.failure is not None:
-            raise self._session.failure
-        if record.topic in self._session.failures:
-            raise self._session.failures[record.topic]
+        self._writer.check(record.topic)
         if key is not None and deliveries.any_blocked(record.topic):
             deliveries.refuse_blocked(record.topic, key)
         route = sending.routing.of(key) if key is not None and explicit is None else None
         now = clock.now()
         if explicit is not None and explicit >= sending.timeline.newest.count:
             raise PartitionRefusedError(record.topic, explicit, sending.timeline.newest.count)
-        # Without a lease every record waits, not the moving keys alone: which keys move now is not known here.
-        if now >= self._session.send_until or self._must_wait(sending, key, route, explicit):
-            self._transactions.check_open()
-            size = self._size(record, key, route)
-            if not self._holding.room(size):
-                raise BufferError("Local: Queue full (records are held by a layout change or a lapsed lease)")
-            self._holding.hold(key, record, now, explicit, size)
-        else:
+        if self._writer.sends(sending, key, route, now, explicit):
             self._hand_over(record, key, route, explicit)
             if key is not None and route is not None and self._plain(record.topic, sending, route):
                 sending.open_fast_path(key, route)
+            return
+        self._transactions.check_open()
+        size = self._size(record, key, route)
+        if not self._holding.room(size):
+            raise BufferError("Local: Queue full (records are held by a layout change or a lapsed lease)")
+        self._holding.hold(key, record, now, explicit, size)
 
     def take_late(self, record: Record, key: bytes | None, explicit: int | None) -> None:
         """The same for a record from a signal handler that interrupted this: nobody is there to be told but the callback.
@@ -97,10 +94,6 @@ class RecordSender:
             tell = self._deliveries.telling(failed, block=True)([Held(key, record, partition=explicit)])
             record.taken = True  # no signal is handled between this and the next step
             tell()
-
-    @staticmethod
-    def _must_wait(sending: TopicSending[Any], key: bytes | None, route: Route | None, explicit: int | None) -> bool:
-        return (explicit is not None and sending.retiring(explicit)) or sending.must_wait(key, route)
 
     def _size(self, record: Record, key: bytes | None, route: Route | None) -> int:
         """The record's bytes when it is sent, with the hint that it may have by then."""
@@ -225,7 +218,7 @@ class RecordSender:
 
     def _release_one(self, held: Held[Record], route: Route | None) -> bool:
         now = clock.now()
-        if now >= self._session.send_until:
+        if now >= self._writer.send_until:
             return False
         timeline = held.record.sending.timeline
         error: KafkaError | None = None

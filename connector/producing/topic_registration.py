@@ -42,8 +42,7 @@ class TopicRegistration:
             known = self._topics.get(topic)
             if known is not None:
                 return known
-            if self._session.failure is not None:
-                raise self._session.failure
+            self._session.writer.check()
             identity = patiently(lambda: self._look_up(topic), settings.control_timeout)
             try:
                 sending = self._session.admit(topic)

@@ -73,7 +73,7 @@ class LeaseKeeper:
         self._transactional_id, self._transaction_timeout_ms = transactional_id, transaction_timeout_ms
         self._topics: tuple[str, ...] = ()
         self._sequence = 0
-        self._sent: dict[int, float] = {}
+        self._sent: dict[int, tuple[float, frozenset[str]]] = {}  # when, and the topics
         self._ends = float("-inf")
         self._renewed = float("-inf")
         self._joins: dict[str, int] = {}
@@ -142,9 +142,10 @@ class LeaseKeeper:
         if lease.state is LeaseState.JOIN and self.incarnation is None:
             self.incarnation = offset
             self.standing = Standing.LIVE
-        self._ends = sent + self.terms.lease
+        self._ends = sent[0] + self.terms.lease
         self.send_until = self._ends - self.terms.delivery_timeout - self.terms.margin
-        self.confirmed = frozenset(lease.topics)
+        # What a later record does not name any more is not waited for by whoever has read that one.
+        self.confirmed = frozenset(lease.topics).intersection(*(topics for _, topics in self._sent.values()))
         self.tick(now)
 
     def tick(self, now: float) -> None:
@@ -163,7 +164,9 @@ class LeaseKeeper:
 
     def _record(self, state: LeaseState, now: float) -> Lease:
         self._sequence += 1
-        self._sent[self._sequence] = self._renewed = now
+        named = frozenset(self._topics)
+        self._sent[self._sequence], self._renewed = (now, named), now
+        self.confirmed &= named
         return Lease(
             writer=self.writer,
             nonce=self.nonce,

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -185,7 +186,7 @@ def test_first_use_ends_when_the_producer_is_closed(kafka: KafkaUnderTest, topic
     """By another thread: the caller is told that it is closed, at once."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
     producer = OrderedProducer(kafka.client_config())
-    producer._session._turn = lambda: producer._session._stopping.wait(120)  # type: ignore[method-assign]  # a broker that does not answer
+    producer._session.turn = lambda wait=True: producer._session._stopping.wait(120)  # type: ignore[method-assign]  # a broker that does not answer
     raised: list[BaseException] = []
 
     def first() -> None:
@@ -196,7 +197,7 @@ def test_first_use_ends_when_the_producer_is_closed(kafka: KafkaUnderTest, topic
 
     thread = threading.Thread(target=first)
     thread.start()
-    until(lambda: bool(producer._session._wanted))
+    until(lambda: bool(producer._session._waiting))
     producer.close()
     thread.join(120)
     assert not thread.is_alive()
@@ -244,7 +245,7 @@ def test_a_session_that_close_did_not_wait_for_ends_by_itself(
     going_on.set()
     session.join(120)
     assert not session.is_alive()
-    assert session.failure is None
+    assert session.writer.failure is None
     assert not any(step.name.startswith("expelled") for step in admin.expand(topic_name, 2).steps)
 
 
@@ -336,7 +337,9 @@ def test_a_signal_in_a_delivery_report_loses_no_callback(kafka: KafkaUnderTest, 
     with OrderedProducer({**kafka.client_config(), "linger.ms": 5_000 if fails else 0}) as producer:
         producer.produce(topic_name, "v")
         assert producer.flush(120) == 0
-        producer._session.serve = lambda: None  # no other thread takes the report
+        producer._session._sending = replace(
+            producer._session._sending, serve=lambda: None
+        )  # no other thread takes the report
         for step in itertools.count():
             producer.produce(topic_name, "v", f"{step}", on_delivery=lambda *_, step=step: told.append(step))
             if fails:

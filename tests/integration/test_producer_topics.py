@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +9,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from keyorder import OrderedProducer, TopicAdmin
-from keyorder.connector.control.control_reader import ControlMessage
-from keyorder.connector.control.control_topics import timeline_slot
 from keyorder.connector.control.timeline_edit import edit
-from keyorder.connector.interruptible import Event
 from keyorder.connector.producing.blocked import BlockedKeys
 from keyorder.connector.producing.writer_session import default_writer_id
-from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.errors import IdentityMismatchError, KeyBlockedError, RecordVersionError
-from keyorder.partitioner.records.control_records import encode_timeline, timeline_key
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, await_gone, moving_key, upgrade_timeline
 from support.holding import log_values, until
@@ -42,7 +36,7 @@ def test_a_topic_made_again_stops_no_other(kafka: KafkaUnderTest, topic_name: st
         cluster.delete_topics([other])[other].result(120)
         await_gone(cluster, other)
         admin.create(other, 2, config=QUICK)
-        until(lambda: other in producer._session.failures)
+        until(lambda: other in producer._writer.failures)
         for _ in range(2):
             with pytest.raises(IdentityMismatchError, match=other):
                 producer.produce(other, "v", "k")
@@ -63,7 +57,7 @@ def test_a_topic_whose_timeline_cannot_be_read_stops_no_other(kafka: KafkaUnderT
         sent(producer, topic_name)
         sent(producer, other)
         upgrade_timeline(kafka, other)
-        until(lambda: other in producer._session.failures)
+        until(lambda: other in producer._writer.failures)
         with pytest.raises(RecordVersionError):
             producer.produce(other, "v", "k")
         sent(producer, topic_name)
@@ -71,46 +65,6 @@ def test_a_topic_whose_timeline_cannot_be_read_stops_no_other(kafka: KafkaUnderT
         with pytest.raises(RecordVersionError):
             producer.produce(other, "v", "k")
         sent(producer, topic_name)
-
-
-def test_a_timeline_read_before_its_topic_was_wanted_never_replaces_a_newer_one(
-    kafka: KafkaUnderTest, topic_name: str
-) -> None:
-    """Both come with one poll, and between them another thread asks for the topic: the newer one stands."""
-    admin = TopicAdmin(kafka.client_config())
-    admin.create(topic_name, 1, config=QUICK)
-    old = admin.timeline(topic_name)
-    new = old.opened(2, ChangePhase.PLAN).prepared().committed({0: 0}, {1: 0})
-    with OrderedProducer(kafka.client_config()) as producer:
-        session = producer._session
-
-        def message(timeline: Any, offset: int) -> ControlMessage:
-            return ControlMessage(
-                timeline_slot(topic_name), offset, timeline_key(topic_name), encode_timeline(timeline)
-            )
-
-        def poll(_: float) -> Iterator[ControlMessage]:
-            yield message(old, 1)
-            session._wanted[topic_name] = Event()
-            yield message(new, 2)
-            session._stopping.set()
-
-        session._stopping.set()
-        session.join(120)
-        session._stopping = Event()
-
-        class Reader:
-            def poll(self, timeout: float) -> Iterator[ControlMessage]:
-                return poll(timeout)
-
-            def add(self, slots: Any) -> None:
-                pass
-
-        session._reader, session._wanted["another"] = Reader(), Event()  # type: ignore[assignment]
-        session._keep_lease = lambda now: None  # type: ignore[method-assign]
-        session._turn()
-        assert session._timelines[topic_name] == new
-        session._wanted.clear()
 
 
 def headers_of(kafka: KafkaUnderTest, topic: str, partition: int) -> list[Any]:

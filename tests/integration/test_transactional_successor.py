@@ -57,7 +57,7 @@ def test_a_change_leaves_an_idle_successor_its_id(kafka: KafkaUnderTest, topic_n
     left_by_a_dead_process(kafka, topic_name, topic_name)
     with OrderedProducer({**kafka.client_config(), "transactional.id": topic_name}) as producer:
         producer.init_transactions(20)
-        until(lambda: producer._session.lease.standing is Standing.LIVE)
+        until(lambda: producer._writer.lease.standing is Standing.LIVE)
         change = admin.expand(topic_name, 4)
         assert any(step.name.startswith("expelled") for step in change.steps)
         write(producer, topic_name, range(20))

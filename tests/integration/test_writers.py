@@ -135,7 +135,7 @@ def test_an_older_process_with_the_same_writer_id_is_ineligible(kafka: KafkaUnde
     assert new.flush(120) == 0
 
     deadline = time.monotonic() + 120
-    while old._session.failure is None and time.monotonic() < deadline:
+    while old._writer.failure is None and time.monotonic() < deadline:
         old._session.join(0.05)
     with pytest.raises(IneligibleWriterError, match="twin"):
         old.produce(topic_name, b"3", b"k")

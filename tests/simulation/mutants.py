@@ -15,12 +15,13 @@ from keyorder.partitioner.gates.ahead import Ahead
 from keyorder.partitioner.gates.gate import GateDependency, Gates, Opened
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.writers.events import Action
 from keyorder.partitioner.writers.fast_path import InFlight
 from keyorder.partitioner.writers.lease import LeaseKeeper, Standing
 from keyorder.partitioner.writers.members import WriterSet
 from keyorder.partitioner.writers.sending import TopicSending
+from keyorder.partitioner.writers.writer import Writer
 from simulation.member import Member
-from simulation.writer import Writer
 
 Patch = pytest.MonkeyPatch
 Mutant = Callable[[Patch], None]
@@ -87,12 +88,17 @@ def the_lease_is_not_checked(patch: Patch) -> None:
 def no_look_after_the_join(patch: Patch) -> None:
     """A writer sends by whatever it knows of the timeline when its JOIN is read back."""
 
-    def look_after_join(self: Any) -> None:
-        if self.sending is None and self._timeline is not None:
-            self.sending = TopicSending(self._timeline)
-        self._send_until = self.keeper.send_until
+    def look(self: Writer[Any]) -> list[Action]:
+        self._looked = self.lease.confirmed
+        return []
 
-    patch.setattr(Writer, "_look_after_join", look_after_join)
+    patch.setattr(Writer, "_look", look)
+
+
+@mutant
+def a_join_with_records_on_the_way(patch: Patch) -> None:
+    """A writer whose lease has lapsed joins again before the fate of its records is known."""
+    patch.setattr(Writer, "_clear", lambda self, now: True)
 
 
 # Controllers.

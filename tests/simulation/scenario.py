@@ -17,7 +17,7 @@ from simulation.group import Group
 from simulation.member import Member
 from simulation.themes import THEMES
 from simulation.world import World
-from simulation.writer import Writer
+from simulation.writer import WriterProcess
 
 PATIENCE = 1500.0  # simulated seconds in which everything has to be over
 
@@ -67,7 +67,7 @@ class Scenario:
             for n in range(rng.randrange(1, 3))
         ]
         self._names = self._others = 0
-        self.others: list[Writer] = []
+        self.others: list[WriterProcess] = []
         self.last_write = 0.0
         self.departed: list[Member] = []
         for group in self.groups:
@@ -124,9 +124,9 @@ class Scenario:
 
     # Writers.
 
-    def _writer(self, name: str, writer_id: str = "") -> Writer:
+    def _writer(self, name: str, writer_id: str = "") -> WriterProcess:
         sequences = self.sequences.setdefault(name, {})
-        return Writer(self.world, self.cluster, name, sequences, self.joins, writer_id or name)
+        return WriterProcess(self.world, self.cluster, name, sequences, self.joins, writer_id or name)
 
     def _produce(self) -> None:
         world = self.world

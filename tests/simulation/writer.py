@@ -1,18 +1,19 @@
-"""A writer process: the real lease keeper and the real holds, driven as `WriterSession` and `OrderedProducer` drive them."""
+"""A writer process: the product's `Writer` machine, driven in the simulated cluster as `WriterSession` drives it."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from keyorder.connector.verify.events import Kind, Value
-from keyorder.partitioner.epochs import ChangePhase
 from keyorder.partitioner.records.control_records import Lease, Ready
 from keyorder.partitioner.routing import Route
 from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.writers import events
 from keyorder.partitioner.writers.fast_path import InFlight
-from keyorder.partitioner.writers.lease import LeaseKeeper, LeaseTerms, Standing
+from keyorder.partitioner.writers.lease import LeaseTerms, Standing
 from keyorder.partitioner.writers.sending import Held, TopicSending
+from keyorder.partitioner.writers.writer import Writer
 from simulation.cluster import DELIVERY_TIMEOUT, TOPIC, Cluster, Connection, Cursor, Row
 from simulation.world import Process, World
 
@@ -20,7 +21,23 @@ REQUEST_TIMEOUT = 30.0
 TERMS = LeaseTerms(delivery_timeout=DELIVERY_TIMEOUT)
 
 
-class Writer(Process):
+class Read(NamedTuple):
+    """A timeline as it was read."""
+
+    record: Timeline
+
+
+class Appended(NamedTuple):
+    """A record that the broker has acknowledged."""
+
+    at: int
+
+    def offset(self) -> int:
+        """Where it lies."""
+        return self.at
+
+
+class WriterProcess(Process):
     """One life of a writer. name: whom the history knows. writer_id: under which it joins. sequences: what it has sent."""
 
     def __init__(
@@ -33,22 +50,17 @@ class Writer(Process):
         writer_id: str,
     ) -> None:
         super().__init__(world, name)
-        self.writer_id = writer_id
-        self.keeper = LeaseKeeper(writer_id, TERMS)
-        self.sending: TopicSending[Value] | None = None
+        self.writer: Writer[Value] = Writer(writer_id, TERMS, self._new_nonce)
         self.on_the_way = 0
         self.leaving = False
         self.ended_at = 0.0
         self._cluster, self._sequences, self._joins = cluster, sequences, joins
-        self._send_until = float("-inf")
-        self._timeline: Timeline | None = None
-        self._confirmed: tuple[str, frozenset[str]] | None = None
-        self._looking = self._pumping = False
-        self._roll_called = 0
+        self._pumping = False
         self._connections: dict[int, Connection] = {}
         self._control = Connection(self, cluster.writers)
         self._lease_log = Cursor(self, cluster.writers, self._take_lease, len(cluster.writers.rows))
         self._timeline_log = Cursor(self, cluster.timelines, self._take_timeline)
+        self._step(events.Wanted(TOPIC))
         self._tick()
 
     # The application.
@@ -56,22 +68,37 @@ class Writer(Process):
     def produce(self, key: str) -> None:
         """What OrderedProducer.produce does, or nothing while the topic is not admitted yet."""
         sending = self.sending
-        if sending is None or self.leaving or self.keeper.standing is Standing.CLOSED:
+        if sending is None or self.leaving or self.closed:
             return
         self._sequences[key] = self._sequences.get(key, 0) + 1
         value = Value("", self.name, key, self._sequences[key])
         self.world.record(Kind.SEND_INVOKE, self.name, value=value)
         data = key.encode()
         route = sending.routing.of(data)
-        if self.clock() >= self._send_until or sending.must_wait(data, route):
-            sending.hold(data, value, self.clock())
-        else:
+        if self.writer.sends(sending, data, route, self.clock()):
             self._hand_over(value, data, route)
+        else:
+            sending.hold(data, value, self.clock())
+
+    @property
+    def writer_id(self) -> str:
+        """Under which it joins."""
+        return self.writer.writer_id
+
+    @property
+    def sending(self) -> TopicSending[Value] | None:
+        """What it sends and holds, once the topic is admitted."""
+        return self.writer.topics.get(TOPIC)
+
+    @property
+    def closed(self) -> bool:
+        """It has said goodbye, or tried to."""
+        return self.writer.lease.standing is Standing.CLOSED
 
     @property
     def over(self) -> bool:
         """Dead, or closed with all delivered."""
-        return not self.alive or self.keeper.standing is Standing.CLOSED
+        return not self.alive or self.closed
 
     @property
     def idle(self) -> bool:
@@ -123,8 +150,7 @@ class Writer(Process):
                 self.world.record(Kind.SEND_FAIL, self.name, value=held.record)
         else:
             self.world.record(Kind.SEND_OK, self.name, partition=in_flight.partition, offset=offset, value=value)
-            known = self.sending.acknowledged.get(in_flight.partition, 0)
-            self.sending.acknowledged[in_flight.partition] = max(known, offset + 1)
+            in_flight.last = Appended(offset)
         self.wake()
 
     # The session.
@@ -133,111 +159,79 @@ class Writer(Process):
         """One turn of the session."""
         if not self.alive:
             return
-        now = self.clock()
-        self._keep_lease(now)
-        self._answer(now)
+        self._step(events.Tick())
         if self.sending is not None and self.sending.held and not self._pumping:
             # On the session's thread: the application may come first.
             self._pumping = True
             self.later(0.3 * self.world.random() ** 3, self._pump)
         if self.leaving and self.idle:
-            clear = self.sending is None or self.sending.settled(now)
-            leaving = self.keeper.leave(now)
-            # What timed out may still arrive: then the lease runs out by itself.
-            if leaving is not None and clear:
-                self._write(leaving)
-            self._end_later()
+            self._step(events.Leaving())
+            self.leaving = False
+            self.later(10.0, self._end)
+
+    def _step(self, event: events.Event) -> None:
+        for action in self.writer.step(event, self.clock()):
+            self._perform(action)
+
+    def _perform(self, action: events.Action) -> None:
+        match action:
+            case events.WriteLease(lease):
+                self._write(action, lease)
+            case events.WriteReady(ready):
+                self._write(action, ready)
+            case events.Look(number):
+                self._timeline_log.look(lambda _: self._looked(number))
+            case events.FindPartitions(topic):
+                self.later(self.world.delay(), self._found, topic, len(self._cluster.partitions))
+            case events.Refused(topic):
+                self.later(1.0, self._step, events.Wanted(topic))
+            case events.FailTopic(_, error):
+                raise error
+            case events.Fail():
+                self.die()
+
+    def _looked(self, number: int) -> None:
+        self._step(events.Looked(number))
+        self.wake()
+
+    def _found(self, topic: str, count: int) -> None:
+        self._step(events.PartitionsFound(topic, count))
+        self.wake()
 
     def _pump(self) -> None:
         self._pumping = False
         if self.sending is not None:
             self.sending.release(self._release)
 
-    def _end_later(self) -> None:
-        self.leaving = False
-        self.later(10.0, self._end)
-
     def _tick(self) -> None:
         self.wake()
-        self.later(0.5 if self.keeper.standing is not Standing.LIVE else 1.5, self._tick)
+        self.later(0.5 if self.writer.lease.standing is not Standing.LIVE else 1.5, self._tick)
 
     def _take_lease(self, record: Any, offset: int) -> None:
         if isinstance(record, Lease) and record.writer == self.writer_id:
-            self.keeper.read(record, offset, self.clock())
-            if self.keeper.standing is Standing.SUPERSEDED:
-                self.die()
+            self._step(events.LeaseRead(record, offset))
 
     def _take_timeline(self, timeline: Timeline, _: int) -> None:
-        self._timeline = timeline
-        if self.sending is not None:
-            self.sending.apply(timeline)
-
-    def _keep_lease(self, now: float) -> None:
-        keeper = self.keeper
-        keeper.tick(now)
-        if keeper.standing in (Standing.LAPSED, Standing.OUT):
-            self._send_until = float("-inf")
-            self._confirmed = None
-            if self.sending is None or self.sending.settled(now):
-                self._joins.append(self.name)
-                self._write(keeper.join(f"n{len(self._joins)}", [TOPIC], now))
-        elif keeper.standing is Standing.LIVE:
-            renewal = keeper.renew(now, due=self._roll_call())
-            if renewal is not None:
-                self._write(renewal)
-            self._look_after_join()
-
-    def _roll_call(self) -> bool:
-        change = self._timeline.change if self._timeline else None
-        if change is None or self._roll_called == change.epoch:
-            return False
-        self._roll_called = change.epoch
-        return True
-
-    def _look_after_join(self) -> None:
-        """After its JOIN was read back, a writer reads `_keyorder` to its end before it sends."""
-        confirmed = (self.keeper.nonce, self.keeper.confirmed)
-        if self._confirmed != confirmed:
-            if not self._looking:
-                self._looking = True
-                self._timeline_log.look(partial(self._looked, confirmed))
-        else:
-            self._send_until = self.keeper.send_until
-
-    def _looked(self, confirmed: tuple[str, frozenset[str]], _: float) -> None:
-        self._looking = False
-        if self.keeper.nonce == confirmed[0]:
-            self._confirmed = confirmed
-            if self.sending is None and self._timeline is not None:
-                self.sending = TopicSending(self._timeline)
-        self.wake()
-
-    def _answer(self, now: float) -> None:
-        sending = self.sending
-        if sending is None:
-            return
-        change = sending.timeline.change
-        if change is None or change.phase is not ChangePhase.PREPARE or sending.answered:
-            return
-        epoch = sending.ready_epoch(now)
-        if epoch is not None and self.keeper.standing is Standing.LIVE:
-            self._write(Ready(TOPIC, self.writer_id, self.keeper.nonce, epoch, sending.acknowledged_origins()))
-            sending.said_ready(epoch)
+        self._step(events.TimelineRead(TOPIC, Read(timeline)))
 
     def _release(self, held: Held[Value], route: Route | None) -> bool:
-        if self.clock() >= self._send_until or route is None or held.key is None:
+        if self.clock() >= self.writer.send_until or route is None or held.key is None:
             return False
         self._hand_over(held.record, held.key, route)
         return True
 
-    def _write(self, record: Lease | Ready) -> None:
+    def _new_nonce(self) -> str:
+        self._joins.append(self.name)
+        return f"n{len(self._joins)}"
+
+    def _write(self, action: events.WriteLease | events.WriteReady, record: Lease | Ready) -> None:
         if self.world.chance("control record lost", 0.004):
-            self.later(10.0, self.keeper.lost_join)
+            self.later(10.0, self._step, events.NotWritten(action))
             return
-        self._control.send(record, self._written)
+        self._control.send(record, partial(self._written, action))
         if self.world.chance("control record twice", 0.004):
             self._control.send(record, lambda _: None)
 
-    def _written(self, offset: int | None) -> None:
+    def _written(self, action: events.WriteLease | events.WriteReady, offset: int | None) -> None:
         if offset is None:
-            self.keeper.lost_join()
+            self._step(events.NotWritten(action))

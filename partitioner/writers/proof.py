@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...partitioner.writers.lease import LeaseKeeper
-from ...partitioner.writers.sending import TopicSending
+from .lease import LeaseKeeper
+from .sending import TopicSending
 
 
 class Proof:
