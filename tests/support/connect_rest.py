@@ -53,7 +53,7 @@ class Run:
     def __init__(self, url: str, kafka: KafkaUnderTest, folder: Path, topic: str) -> None:
         TopicAdmin(kafka.client_config()).create(topic, 2)
         admin = kafka.admin()
-        for done in admin.delete_consumer_groups(["connect-snk", "connect-two"]).values():
+        for done in admin.delete_consumer_groups(["connect-snk", "connect-two", "connect-num"]).values():
             with suppress(KafkaException):  # there is none of an earlier run
                 done.result(30)
         (folder / "in.txt").write_text("one\ntwo\nthree\n")

@@ -254,4 +254,33 @@ def _life() -> Iterator[Case | Wait]:
     yield Case("PATCH", f"{c}/offsets", {"offsets": [{"partition": place, "offset": {"position": 7}, "more": 1}]})
     yield Case("PATCH", f"{c}/offsets", raw="{}", headers=JSON)
     yield Case("GET", f"{c}/offsets")
+    yield Case("PUT", f"{c}/pause")
+    yield Wait("pc", "PAUSED", -1)
+    yield Case("GET", f"{c}/offsets")
+    yield Case("DELETE", c)
+    for name in ("x y", "ü", "a+b", "a&b=c", "a#b", "a:b,c", "<b>", "$x", "🙂", "\u00a0", "x" * 250, "a@b*", "-"):
+        path = quote(name, safe="")
+        yield Case("POST", "/connectors", {"name": name, "config": _SINK, "initial_state": "STOPPED"})
+        yield Case("GET", f"/connectors/{path}/config")
+        yield Case("PUT", f"/connectors/{path}/config", {**_SINK, "tasks.max": "2"})
+        yield Case("DELETE", f"/connectors/{path}")
+    yield from _sink_offsets()
+
+
+def _sink_offsets() -> Iterator[Case | Wait]:
+    """Numbers that are none."""
+    c = "/connectors/num"
+    yield Case("POST", "/connectors", {"name": "num", "config": _SINK, "initial_state": "STOPPED"})
+    yield Wait("num", "STOPPED", 0)
+    for partition, offset in (
+        (0.0, 0), (0.5, 0), (True, 0), ("0x0", 0), (" 0 ", 0), (0, 0.0), (0, 0.5), (0, True), (0, " 0"), (0, "0_0"), (0, None), (None, 0),
+        (2**31, 0), (0, 2**63), ("+0", "0"),
+    ):  # fmt: skip
+        pair = {
+            "partition": {"kafka_topic": "{topic}", "kafka_partition": partition},
+            "offset": {"kafka_offset": offset},
+        }
+        yield Case("PATCH", f"{c}/offsets", {"offsets": [pair]})
+    yield Case("DELETE", f"{c}/offsets")
+    yield Case("GET", f"{c}/offsets")
     yield Case("DELETE", c)

@@ -11,6 +11,9 @@ from typing import Any
 
 from .schema import Schema, epoch_ms
 
+# What `trim` takes off a text.
+BLANKS = "".join(map(chr, range(33)))
+
 
 def double_text(value: float) -> str:
     """Java's Double.toString: the shortest text that reads back as the same double."""

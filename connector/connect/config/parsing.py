@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....partitioner.errors import ConfigError
+from ..api.java import BLANKS
 from .keys import BOUNDS, HIDDEN, NO_DEFAULT_VALUE, ConfigKey, Password, Type
 
 
@@ -17,7 +18,7 @@ def without_secret(key: ConfigKey, error: ConfigError) -> str:
 def parse_type(key: ConfigKey, value: Any) -> Any:
     """One value as its type says. Raises ConfigError."""
     kind = key.type
-    text = value.strip() if isinstance(value, str) else value
+    text = value.strip(BLANKS) if isinstance(value, str) else value
     if kind is Type.BOOLEAN:
         if isinstance(text, bool):
             return text
@@ -34,7 +35,7 @@ def parse_type(key: ConfigKey, value: Any) -> Any:
     if kind is Type.LIST:
         if isinstance(value, (list, tuple)):
             return [str(item) for item in value]
-        return [item.strip() for item in str(text).split(",")] if text else []
+        return [item.strip(BLANKS) for item in str(text).split(",")] if text else []
     if kind is Type.PASSWORD:
         return value if isinstance(value, Password) else Password(str(value))
     if not isinstance(value, str):

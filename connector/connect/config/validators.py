@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....partitioner.errors import ConfigError
+from ..api.java import BLANKS
 from ..api.java_regex import compiled, topics_pattern
 
 
@@ -111,7 +112,7 @@ class NonEmptyString(Validator):
     """Text that is not empty."""
 
     def ensure(self, name: str, value: Any) -> None:
-        if value is not None and not str(value).strip():
+        if value is not None and not str(value).strip(BLANKS):
             raise ConfigError(name, repr(value), "it must not be empty")
 
     def __str__(self) -> str:

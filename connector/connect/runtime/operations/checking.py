@@ -8,6 +8,7 @@ from types import NoneType
 from typing import Any
 
 from ...api.errors import BadRequestError, NotFoundError
+from ...api.java import BLANKS
 from ...config.providers import Resolver
 from ..plugins import Plugins
 from ..validation import validate
@@ -22,7 +23,7 @@ def checked(
     """
     if not isinstance(config, Mapping) or not config:
         raise BadRequestError('"config" must be an object of settings')
-    name = name.strip()
+    name = name.strip(BLANKS)
     if not name or "/" in name:
         raise BadRequestError(f"{name!r} is no name for a connector: it may not be empty nor hold a slash")
     if any(not isinstance(v, (str, int, float, bool, NoneType)) for v in config.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from ...api.java_regex import compiled
 from ..clients import consumer_config, group_of
 
 _TIMEOUT = 15.0
+_NUMBER = re.compile(r"[+-]?\d+")
 _SHAPE = '{"partition": {"kafka_topic": T, "kafka_partition": P}, "offset": {"kafka_offset": O}}'
 
 
@@ -85,12 +87,12 @@ class GroupOffsets:
 
     def _parsed(self, partition: dict[str, Any], offset: Any) -> tuple[tuple[str, int], int]:
         try:
-            topic, number = partition["kafka_topic"], int(partition["kafka_partition"])
+            topic, number = partition["kafka_topic"], _whole(partition["kafka_partition"], 31)
             if offset is None:
                 raise BadRequestError(
                     "an offset cannot be forgotten for single partitions of a sink: give the offset to go on from, or DELETE all"
                 )
-            value = int(offset["kafka_offset"])
+            value = _whole(offset["kafka_offset"], 63)
         except (KeyError, TypeError, ValueError):
             raise BadRequestError(f"a sink's offset has the form {_SHAPE}") from None
         if not isinstance(topic, str) or number < 0 or value < 0:
@@ -130,6 +132,15 @@ class GroupOffsets:
                     "the connector's tasks have not left their group yet: try again in a moment"
                 ) from raised
             raise
+
+
+def _whole(value: Any, bits: int) -> int:
+    """A whole number, or text of one as Java reads it. Raises ValueError."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value >= 2**bits:
+        raise ValueError(value)
+    return value
 
 
 def check_order(timeline: Timeline, offsets: Mapping[int, int]) -> None:
