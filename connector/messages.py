@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from confluent_kafka import Message
+from confluent_kafka import Message, TopicPartition
 
 Place = tuple[str, int]
 Headers = list[tuple[str, bytes | None]]
@@ -18,6 +18,16 @@ def place_of(message: Message) -> Place:
 def offset_of(message: Message) -> int:
     """The offset of a fetched message or a partition's event."""
     return cast(int, message.offset())
+
+
+def with_words(
+    topic: str, partition: int, offset: int, metadata: str | None, leader_epoch: int | None
+) -> TopicPartition:
+    """A place with what is said of it: the client library takes no None for either."""
+    epoch = -1 if leader_epoch is None else leader_epoch
+    if metadata is None:
+        return TopicPartition(topic, partition, offset, leader_epoch=epoch)
+    return TopicPartition(topic, partition, offset, metadata, epoch)
 
 
 def key_of(message: Message) -> bytes | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka import TopicPartition
 
 from ...partitioner.gates.starts import epoch_of, note_of
+from ..messages import with_words
 
 
 def shown(places: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -18,5 +19,4 @@ def _shown(place: TopicPartition) -> TopicPartition:
     if place.error is not None or epoch_of(place.metadata) is None:
         return place
     note = note_of(place.metadata)
-    at = place.topic, place.partition, place.offset
-    return TopicPartition(*at, note) if note else TopicPartition(*at)
+    return with_words(place.topic, place.partition, place.offset, note or None, place.leader_epoch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ _LOG = logging.getLogger("keyorder.consumer")
 _IDLE_RECOMMIT = 6 * 3600.0
 _REVOKE_PATIENCE = 3.0
 _FIRST_QUESTION = 1.0
+_LOOK_PATIENCE = 10.0
 _ASK_AGAIN = 0.5
 # Whether something is to be proven hangs on all that moves, so it is looked at in every turn, as long as that costs little.
 # After a look that took longer, t, the next one waits for _BRISK * t where the application has done something, and for
@@ -58,6 +60,9 @@ _PASSING = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError._NO_OFFSET,
 }
+
+
+_NONE: Mapping[PartitionState, int] = {}
 
 
 class _Outcome(Enum):
@@ -111,19 +116,24 @@ class Committer:
             self._try([o for o in self._members.owned.values() if o.committed is not None])
 
     def store(self, places: list[TopicPartition]) -> None:
-        """The application has processed up to these offsets."""
-        self.stirred = True
+        """The application has processed up to these offsets. Those of others are passed over, unless there are no more."""
+        self.stirred, taken = True, False
+        refused: KafkaError | None = None
         for place in places:
             owned = self._members.owned.get((place.topic, place.partition))
             if owned is None:
-                if place.topic not in self._members.topics():
+                if place.topic not in self._members.topics() and len(places) == 1:
                     # The client library's own refusal: it depends on whether it has heard of the topic.
                     self._raw.store_offsets(offsets=[TopicPartition(place.topic, place.partition, place.offset)])
-                raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+                refused = refused or KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned")
+                continue
+            taken = True
             if place.offset < 0:
                 continue  # it names nothing, as in commit()
-            owned.stored = place.offset
+            owned.stored, owned.stored_note = place.offset, place.metadata or ""
             owned.done_up_to(place.offset)
+        if refused is not None and not taken:
+            raise KafkaException(refused)
 
     def by_application(self, places: list[TopicPartition] | None, asynchronous: bool) -> list[TopicPartition] | None:
         """commit() of the application. Raises KafkaException as confluent_kafka does.
@@ -134,6 +144,8 @@ class Committer:
         self.stirred = True
         owned_places: dict[PartitionState, int] = {}
         notes: dict[PartitionState, str] = {}
+        epochs: dict[PartitionState, int] = {}
+        others: list[TopicPartition] = []
         if places is None:
             for owned in self._members.owned.values():
                 if owned.started and (self._settings.auto_store or owned.stored is not None):
@@ -142,16 +154,21 @@ class Committer:
                         owned.done_with_all()
                     if owned.uncommitted:
                         owned_places[owned] = owned.processed
+                        notes[owned] = owned.stored_note
         for place in places or []:
             if place.offset < 0:
                 continue  # as the client library does: it names nothing
             owned_ = self._members.owned.get((place.topic, place.partition))
             if owned_ is None:
-                raise KafkaException(KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned"))
+                self._check_unmanaged(place)
+                others.append(place)
+                continue
             owned_.done_up_to(place.offset)
             owned_places[owned_] = owned_.processed
             if place.metadata:
                 notes[owned_] = place.metadata
+            if place.leader_epoch is not None and owned_.processed == place.offset:
+                epochs[owned_] = place.leader_epoch
         if owned_places and self.given_up:
             raise KafkaException(
                 KafkaError(KafkaError._TIMED_OUT, "Commit failed: Local: Timed out: the consumer is closed")
@@ -162,7 +179,7 @@ class Committer:
                 return None
             text = "Commit failed: Local: Group partition assignment lost"
             raise KafkaException(KafkaError(KafkaError._ASSIGNMENT_LOST, text))
-        if not owned_places:
+        if not owned_places and not others:
             # Nothing new is an error of the call, or where nobody waits for it, one that on_commit hears of.
             nothing = [TopicPartition(*owned.place) for owned in self._members.owned.values()]
             if places is not None:
@@ -170,17 +187,48 @@ class Committer:
             if not asynchronous:
                 if has_failed(self._raw):
                     raise KafkaException(KafkaError(KafkaError._FATAL, "Commit failed: Local: Fatal error"))
+                if places is None:
+                    self._check_not_lost()
                 raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored"))
             self._raw.commit(offsets=nothing, asynchronous=True)
             return None
         if asynchronous:
-            self._send(owned_places, notes)
+            self._send(owned_places, notes, epochs, others)
             return None
-        results = self._commit(owned_places, notes, told=False)
+        if places is None:
+            self._check_not_lost()
+        results = self._commit(owned_places, notes, told=False, epochs=epochs, others=others)
         for result in results:
             if result.error is not None:
                 raise KafkaException(result.error)
+        if places is None:
+            # As the client library does: the whole assignment, with no offset where there was nothing to commit.
+            said = {(result.topic, result.partition) for result in results}
+            results = [*results, *(TopicPartition(*place) for place in self._members.owned if place not in said)]
+            results.sort(key=lambda result: (result.topic, result.partition))
         return shown(results)
+
+    def _check_unmanaged(self, place: TopicPartition) -> None:
+        """Of a partition that this member does not own: on a managed topic its owner's commits open gates, and no other's."""
+        views = self._members.views
+        views.follow(place.topic)
+        if not views.await_look(place.topic, clock.now(), _LOOK_PATIENCE):
+            text = f"{place.topic}[{place.partition}] is not assigned, and nothing tells whether its topic is managed"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
+        if views.timeline(place.topic) is not None:
+            text = (
+                f"{place.topic}[{place.partition}] is not assigned to this member, and gates of other partitions may wait "
+                "for its offset: use keyorder groups reset"
+            )
+            raise KafkaException(KafkaError(KafkaError._STATE, text))
+
+    def _check_not_lost(self) -> None:
+        """Raise _ASSIGNMENT_LOST where the library knows so. It has stored nothing to commit, and asks nobody."""
+        try:
+            self._raw.commit(asynchronous=False)
+        except KafkaException as refused:
+            if refused.args[0].code() == KafkaError._ASSIGNMENT_LOST:
+                raise
 
     def give_up_if_silent(self, patience: float) -> bool:
         """Commit nothing more if the group's coordinator does not answer within `patience` seconds: nobody would answer that.
@@ -421,34 +469,50 @@ class Committer:
         return not self._raw.memberid() or not self._raw.memberid()
 
     def _places(
-        self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None
+        self,
+        offsets: dict[PartitionState, int],
+        notes: dict[PartitionState, str] | None,
+        epochs: Mapping[PartitionState, int] = _NONE,
     ) -> list[TopicPartition]:
-        """As they are sent. notes: the application's metadata; None where it is keyorder that commits."""
+        """As they are sent. notes: the application's metadata; None where it is keyorder that commits. epochs: leaders'."""
         places = []
         for owned, offset in offsets.items():
             if notes is not None:
                 note = notes.get(owned, "")
+            elif owned.stored is not None and offset != owned.committed:
+                note = owned.stored_note
             else:
                 # The application's word of this position stands until it says another.
                 note = owned.note if offset == owned.committed or not self._settings.auto_commit else ""
             owned.ahead_sent = owned.ahead(offset)
             metadata = metadata_of(max(self.gates.proven_epoch(owned, offset), 0), note, owned.ahead_sent)
-            places.append(TopicPartition(owned.topic, owned.partition, offset, metadata))
+            places.append(TopicPartition(owned.topic, owned.partition, offset, metadata, epochs.get(owned, -1)))
         return places
 
-    def _send(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str]) -> None:
-        places = self._places(offsets, notes)
-        self._raw.commit(offsets=places, asynchronous=True)
+    def _send(
+        self,
+        offsets: dict[PartitionState, int],
+        notes: dict[PartitionState, str],
+        epochs: Mapping[PartitionState, int],
+        others: list[TopicPartition],
+    ) -> None:
+        places = self._places(offsets, notes, epochs)
+        self._raw.commit(offsets=[*places, *others], asynchronous=True)
         for place, owned in zip(places, offsets, strict=True):
             self._pending.setdefault(owned.place, deque()).append((owned, place))
 
     def _commit(
-        self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None, told: bool = True
+        self,
+        offsets: dict[PartitionState, int],
+        notes: dict[PartitionState, str] | None = None,
+        told: bool = True,
+        epochs: Mapping[PartitionState, int] = _NONE,
+        others: Iterable[TopicPartition] = (),
     ) -> list[TopicPartition]:
-        """told: whether on_commit hears of it. Who waits for his own commit has its result."""
-        places = self._places(offsets, notes)
+        """told: whether on_commit hears of it. Who waits for his own commit has its result. others: of nobody's here."""
+        places = self._places(offsets, notes, epochs)
         try:
-            results = self._raw.commit(offsets=places, asynchronous=False) or []
+            results = self._raw.commit(offsets=[*places, *others], asynchronous=False) or []
         except KafkaException as raised:
             if told:
                 self._told(raised.args[0], places)

@@ -20,7 +20,7 @@ from ..figures import ConsumerFigures, shown
 from ..forked import not_freed_in_children
 from ..interruptible import take_each
 from ..link import ClusterLink
-from ..messages import place_of
+from ..messages import place_of, with_words
 from ..never_made import never_made
 from ..weakly import weakly
 from . import ending
@@ -167,12 +167,13 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
                 "keyorder.gate.early.release=true returns moved keys before their old owner was asked to flush: leave it "
                 "out, or on_partition_key_maybe_revoked and on_partition_key_assigned of the listener"
             )
+        topics = [str(topic) for topic in topics]
         self._strays.check()
         for topic in topics:
-            if topic == self._settings.dead_letter_topic:
+            if topic and topic == self._settings.dead_letter_topic:
                 raise ConfigError("keyorder.strays.dead.letter.topic", f"{topic!r} is read here", "name another topic")
-            if topic.startswith("^"):
-                continue
+            if not topic or topic.startswith("^"):
+                continue  # of no name the library says what it thinks of it
             self._view.follow(topic)
         self._members.subscribe(topics, self, listener, on_assign, on_revoke, on_lost)
 
@@ -544,13 +545,19 @@ def _end(threads: list[Callable[[], None]]) -> None:
 def _places(what: str, message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
     """What a commit or a store names. A message without an offset names nothing, as a place without one."""
     if message is None:
-        return list(offsets or [])
+        if not isinstance(offsets, list) or not all(isinstance(place, TopicPartition) for place in offsets):
+            raise TypeError("expected list of TopicPartition")
+        return list(offsets)
+    if not isinstance(message, Message):
+        raise TypeError("expected confluent_kafka.Message")
     error = message.error()
     if error is not None:
         text = f"Cannot {what} offsets for message with error: '{error.str()}'"
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
-    place, offset = place_of(message), message.offset()
-    return [TopicPartition(*place) if offset is None or offset < 0 else TopicPartition(*place, offset + 1)]
+    place, offset, epoch = place_of(message), message.offset(), message.leader_epoch()
+    if offset is None or offset < 0:
+        return [TopicPartition(*place)]
+    return [with_words(*place, offset + 1, None, epoch)]
 
 
 def _asynchronous(given: bool | None, named: Mapping[str, bool]) -> bool:

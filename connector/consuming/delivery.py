@@ -23,7 +23,7 @@ from .membership import Membership
 from .membership_check import MembershipCheck
 from .progress import Phase, Progress
 from .records.batches import items_of
-from .records.delivery_buffer import DeliveryBuffer
+from .records.delivery_buffer import DeliveryBuffer, tells_of_no_position
 from .records.reading import Intake
 from .records.strays import Strays
 from .view import ViewKeeper
@@ -84,7 +84,7 @@ class Delivery:
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self._begin()
         self._strays.settle()
-        if not self._confirmed(wanted, deadline):
+        if not self._confirmed(wanted, deadline, events):
             return
         self.finish_returned()
         self._join_for_overlooked()
@@ -108,8 +108,7 @@ class Delivery:
                 # What was collected counts as returned: it goes out, and the error comes with the next call.
                 self._failure = error
                 return
-            if not self._confirmed(wanted, deadline):
-                self._begin()  # what was collected waits with the rest
+            if not self._confirmed(wanted, deadline, events):
                 return
             self._collect(room, events)
             if out.count >= wanted or (deadline is not None and clock.now() >= deadline):
@@ -173,17 +172,28 @@ class Delivery:
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
-    def _confirmed(self, wanted: int, deadline: float | None) -> bool:
-        """After a standstill nothing is given out before the group has said whose it is. False when the time is over."""
-        self._membership_check.look(clock.now())
-        while self._membership_check.in_doubt and not self._membership_check.settle(clock.now()):
+    def _confirmed(self, wanted: int, deadline: float | None, events: bool) -> bool:
+        """After a standstill no record is given out before the group has said whose it is.
+
+        False when the time is over, or an event has come that says more: it is collected, and what else there is waits. The
+        library tells that max.poll.interval.ms is over before it takes the partitions away, and so the application hears it.
+        """
+        check = self._membership_check
+        check.look(clock.now())
+        wait = 0.0  # what the library says first may be there
+        while check.in_doubt:
+            self._turn(wanted, wait)
+            self._begin()
+            if self.out.event_first():
+                self._collect(1, events)
+                return False
             now = clock.now()
-            if deadline is not None and now >= deadline:
+            check.look(now)
+            if not check.in_doubt or check.settle(now):
+                break
+            if not self._pause() or (deadline is not None and now >= deadline):
                 return False
-            self._turn(wanted, self._patience(deadline, now))
-            self._membership_check.look(clock.now())
-            if not self._pause():
-                return False
+            wait = self._patience(deadline, now)
         return True
 
     def _pause(self) -> bool:
@@ -266,7 +276,9 @@ class Delivery:
             try:
                 # Not consume(most, wait): below 200 ms it waits the whole time, even when records are there.
                 first = self._raw.poll(wait)
-                more = self._raw.consume(most - 1, 0) if first is not None and most > 1 else []
+                # Behind an event the library may take partitions away: the application hears of the event before.
+                goes_on = first is not None and most > 1 and not tells_of_no_position(first)
+                more = self._raw.consume(most - 1, 0) if goes_on else []
             except SystemError as error:
                 raise_lost(error)
             if first is not None:

@@ -24,7 +24,7 @@ from confluent_kafka import (
 from ...partitioner.gates.starts import flushed_epoch
 from .. import clock
 from ..config import ConsumerSettings
-from ..messages import Place
+from ..messages import Place, with_words
 from .fetching import Fetching
 from .growth_watch import GrowthWatch
 from .listener import KeyRebalanceListener
@@ -301,17 +301,31 @@ class Membership:
 
         partitions: an offset of each may say where. replace: instead of what was assigned before.
         """
+        places = {(p.topic, p.partition) for p in partitions}
+        if len(places) < len(partitions):
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "a partition is named twice"))
         if not self._telling:
             self.fetching.manual = True
-            new = {(p.topic, p.partition) for p in partitions}
-            self.unassign([TopicPartition(*place) for place in self.owned if replace or place in new])
+            self.unassign([TopicPartition(*place) for place in self.owned if replace or place in places])
         for place in partitions:
             key = (place.topic, place.partition)
             if not self._telling:
                 self._own(key)
                 self.starts.add(key, clock.now())
-            if key in self.owned and place.offset not in (OFFSET_INVALID, OFFSET_STORED):
-                self.owned[key].wanted = place.offset
+            owned = self.owned.get(key)
+            if owned is not None:
+                owned.assigned_as = with_words(*key, place.offset, place.metadata, place.leader_epoch)
+                if place.offset not in (OFFSET_INVALID, OFFSET_STORED):
+                    owned.wanted = place.offset
+
+    def assignment(self) -> list[TopicPartition]:
+        """What is owned, with the offsets that the application has assigned."""
+        shown = []
+        for (topic, partition), owned in sorted(self.owned.items()):
+            given = owned.assigned_as or TopicPartition(topic, partition)
+            offset = OFFSET_STORED if given.offset == OFFSET_INVALID else given.offset
+            shown.append(with_words(topic, partition, offset, given.metadata, given.leader_epoch))
+        return shown
 
     def unassign(self, partitions: list[TopicPartition] | None = None) -> None:
         """The application's (incremental_)unassign; inside a rebalance callback keyorder does it anyway."""
@@ -339,6 +353,8 @@ class Membership:
         """Of the application's seek: the partition, and the offset as a number."""
         owned = self.owned.get((place.topic, place.partition))
         if owned is None:
+            if place.topic not in self.topics():
+                self.fetching.raw.seek(place)  # the client library's own refusal, as in storing an offset
             raise KafkaException(
                 KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned to this member")
             )

@@ -59,9 +59,9 @@ class PartitionControl(Serial):
 
     @alone
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that this member owns, those behind closed gates included."""
+        """The partitions that this member owns, those behind closed gates included; offsets as they were assigned."""
         self._begin()
-        return [TopicPartition(t, p) for t, p in sorted(self._members.owned)]
+        return self._members.assignment()
 
     @alone
     def seek(self, partition: TopicPartition) -> None:

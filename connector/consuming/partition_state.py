@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from math import inf
 
+from confluent_kafka import TopicPartition
+
 from ...partitioner.gates.ahead import Ahead, encode_ahead
 from ...partitioner.gates.gate import Gate
 from ...partitioner.gates.starts import Commit
@@ -32,7 +34,8 @@ class PartitionState:
     seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
     announced: the newest epoch whose open gate the application has heard of. unannounced: the gate of which it could not be
     told yet, since its callback raised: nothing behind it is returned.
-    note: the application's own metadata of the newest acknowledged commit.
+    note: the application's own metadata of the newest acknowledged commit. stored_note: that of what it has stored.
+    assigned_as: what the application has assigned, where it has done so itself.
     settled_in: the timeline in which no flush is to be asked for any more, and no proof is owed.
     founded: a gate's `begins` that a commit must not pass yet.
     ahead_sent, ahead_committed: what the last commit said, and the last acknowledged one, of what lies beyond it.
@@ -56,6 +59,7 @@ class PartitionState:
         "ahead_committed",
         "ahead_sent",
         "announced",
+        "assigned_as",
         "closed",
         "committed",
         "committed_epoch",
@@ -87,6 +91,7 @@ class PartitionState:
         "settled_in",
         "started",
         "stored",
+        "stored_note",
         "strays_up_to",
         "taken",
         "topic",
@@ -109,6 +114,8 @@ class PartitionState:
         self.given: Ahead | None = None
         self.eof = -1
         self.stored: int | None = None
+        self.stored_note = ""
+        self.assigned_as: TopicPartition | None = None
         self.strays_up_to = 0
         self.taken = self.end_seen = self.settled_end = -1
         self.end_seen_at = -inf
@@ -191,7 +198,7 @@ class PartitionState:
         self.let_through = set()
         self.inherited = self.given = None
         self.eof = -1
-        self.stored = None
+        self.stored, self.stored_note = None, ""
         self.strays_up_to = 0
         self.held.clear()
         self.released = 0

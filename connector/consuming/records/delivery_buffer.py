@@ -191,6 +191,15 @@ class DeliveryBuffer:
         """Whether an event is next."""
         return bool(self.ready) and isinstance(self.ready[0], Message)
 
+    def event_first(self) -> bool:
+        """Bring the first event that tells of no position before what else is ready. Whether there is one."""
+        for at, item in enumerate(self.ready):
+            if isinstance(item, Message) and not _of_a_position(item):
+                del self.ready[at]
+                self.ready.appendleft(item)
+                return True
+        return False
+
     def messages(self) -> list[Message]:
         """What was collected, record by record."""
         given = self.last
@@ -256,6 +265,11 @@ class DeliveryBuffer:
         event = self.ready.popleft()
         assert isinstance(event, Message)
         return event
+
+
+def tells_of_no_position(message: Message) -> bool:
+    """Whether a message that was fetched is an event, and one of the client or a topic."""
+    return message.error() is not None and not _of_a_position(message)
 
 
 def _of_a_position(event: Message) -> bool:

@@ -45,6 +45,7 @@ AFTER_CLOSE: dict[str, Callable[[Any], object]] = {
     "memberid": lambda c: c.memberid(),
     "consumer_group_metadata": lambda c: c.consumer_group_metadata(),
 }
+TWICE = TopicPartition("twice", 0)
 # What the library's own client crashes at, before 2.16.
 OLD = tuple(map(int, confluent_kafka.__version__.split(".")[:2])) < (2, 16)
 ENDS_THE_PROCESS = {"pause", "resume"} if OLD else set()
@@ -60,6 +61,14 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Any], object]]] = {
     "incremental-assign-strings": (TypeError, lambda c: c.incremental_assign(["t"])),
     "incremental-unassign-strings": (TypeError, lambda c: c.incremental_unassign(["t"])),
     "seek-a-string": (TypeError, lambda c: c.seek("t")),
+    "commit-a-string": (TypeError, lambda c: c.commit("t")),
+    "commit-offsets-of-a-string": (TypeError, lambda c: c.commit(offsets="t")),
+    "commit-a-tuple": (TypeError, lambda c: c.commit(offsets=(PLACE,))),
+    "store-a-string": (TypeError, lambda c: c.store_offsets("t")),
+    "store-strings": (TypeError, lambda c: c.store_offsets(offsets=["t"])),
+    "assign-twice": (KafkaException, lambda c: c.assign([TWICE, TWICE])),
+    "incremental-assign-twice": (KafkaException, lambda c: c.incremental_assign([TWICE, TWICE])),
+    "subscribe-to-no-name": (KafkaException, lambda c: c.subscribe([""])),
     "committed-strings": (TypeError, lambda c: c.committed(["t"], 1)),
     "position-strings": (TypeError, lambda c: c.position(["t"])),
     "unknown-argument": (TypeError, lambda c: c.poll(wait=1)),
@@ -102,6 +111,12 @@ def test_arguments_that_make_no_sense(opened: Any, name: str) -> None:
         call(opened)
 
 
+def test_names_of_topics_are_made_text(opened: Any) -> None:
+    """As the client library does: whatever the list holds."""
+    opened.subscribe([1])
+    opened.unsubscribe()
+
+
 @pytest.mark.parametrize("name", ["list_topics", "cluster_id"])
 def test_what_both_clients_have_is_closed_in_other_words(closed: Any, name: str) -> None:
     """Of a producer and a consumer alike; also of one whose base was never set up."""
@@ -120,6 +135,7 @@ def test_a_place_of_which_the_client_has_never_heard_is_unknown(opened: Any) -> 
     for call in (
         lambda: opened.store_offsets(offsets=[PLACE]),
         lambda: opened.store_offsets(message=Message(topic="t", partition=0)),
+        lambda: opened.seek(TopicPartition("never-heard-of", 0, 1)),
     ):
         with pytest.raises(KafkaException) as raised:
             call()

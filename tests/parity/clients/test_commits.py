@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector import clock
 from support.cluster import KafkaUnderTest
@@ -121,3 +122,60 @@ def test_on_commit_hears_of_no_synchronous_commit(client: Client) -> None:
     client.consumer.commit(offsets=[TopicPartition(client.topic, 0, 2)], asynchronous=True)
     client.until(lambda: client.consumer.poll(0.1) is None and bool(client.told))
     assert [[(p.partition, p.offset) for p in places] for _, places in client.told] == [[(0, 2)]]
+
+
+@BOTH
+def test_a_commit_of_everything_answers_for_everything(client: Client) -> None:
+    """A partition with nothing new is in the answer too, without an offset."""
+    answered = client.consumer.commit(asynchronous=False)
+    assert [(p.partition, p.offset, p.error) for p in answered] == [(0, 1, None), (1, -1001, None)]
+
+
+@BOTH
+def test_a_message_is_committed_with_its_leaders_epoch(client: Client) -> None:
+    """Whoever reads on from there can tell whether the log was cut meanwhile."""
+    consumer = client.consumer
+    consumer.resume([TopicPartition(client.topic, 0)])
+    found: list[Message] = []
+    client.until(lambda: bool(found) or found.extend(consumer.consume(1, 0.1)) is not None)
+    (answer,) = consumer.commit(found[0], asynchronous=False)
+    (committed,) = consumer.committed([TopicPartition(client.topic, 0)], 20)
+    assert [found[0].leader_epoch()] * 2 == [answer.leader_epoch, committed.leader_epoch] != [None, None]
+
+
+@BOTH
+def test_what_is_stored_is_committed_with_its_metadata(kafka: KafkaUnderTest, kind: Any, topic_name: str) -> None:
+    """Of several places those that are not assigned are passed over."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    place, other = TopicPartition(topic_name, 0, 1, "mine"), TopicPartition(topic_name, 7, 1)
+    consumer = kind(group_config(kafka, topic_name, enable_auto_commit=False, enable_auto_offset_store=False))
+    consumer.assign([TopicPartition(topic_name, 0, 0)])
+    end = clock.now() + 180
+    while consumer.get_watermark_offsets(place, timeout=20) != (0, 0) or consumer.poll(0.5) is not None:
+        assert clock.now() < end
+    consumer.store_offsets(offsets=[other, place])
+    (answer,) = consumer.commit(asynchronous=False)
+    assert (answer.offset, answer.metadata) == (1, "mine")
+    (found,) = consumer.committed([place], 20)
+    assert (found.offset, found.metadata) == (1, "mine")
+    consumer.close()
+
+
+@BOTH
+def test_a_group_that_is_set_from_outside(kafka: KafkaUnderTest, kind: Any, topic_name: str) -> None:
+    """By a consumer that has joined nothing. Of a managed topic our own refuses it: gates may wait for that offset."""
+    admin = AdminClient(kafka.client_config())
+    for future in admin.create_topics([NewTopic(topic_name, 1)]).values():
+        future.result(120)
+    places = [TopicPartition(topic_name, 0, 5, "from outside")]
+    consumer = kind(group_config(kafka, topic_name))
+    (answer,) = consumer.commit(offsets=places, asynchronous=False)
+    assert (answer.offset, answer.metadata) == (5, "from outside")
+    (found,) = consumer.committed(places, 20)
+    assert (found.offset, found.metadata) == (5, "from outside")
+    if kind is OrderedConsumer:
+        TopicAdmin(kafka.client_config()).create(f"{topic_name}-managed", 1)
+        with pytest.raises(KafkaException, match="keyorder groups reset") as raised:
+            consumer.commit(offsets=[TopicPartition(f"{topic_name}-managed", 0, 5)], asynchronous=False)
+        assert raised.value.args[0].code() == KafkaError._STATE
+    consumer.close()

@@ -154,6 +154,37 @@ def test_changes_of_an_assignment_that_make_no_sense(kafka: KafkaUnderTest, kind
 
 
 @BOTH
+def test_an_assignment_is_shown_as_it_was_given(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
+    """With the offsets, the metadata and the leader epochs of the application's own call, wherever it was made."""
+
+    def shown() -> list[tuple[int, int, str | None, int | None]]:
+        return [(p.partition, p.offset, p.metadata, p.leader_epoch) for p in consumer.assignment()]
+
+    assigned: list[Any] = []
+    consumer = kind(group_config(kafka, topic, enable_auto_commit=False))
+    consumer.assign([TopicPartition(topic, 0)])
+    assert shown() == [(0, OFFSET_STORED, None, None)]
+    consumer.assign([TopicPartition(topic, 0, 2, "mine", 0)])
+    assert shown() == [(0, 2, "mine", 0)]
+    assert first(consumer).offset() == 2
+    consumer.seek(TopicPartition(topic, 0, 5))
+    assert first(consumer).offset() == 5
+    assert shown() == [(0, 2, "mine", 0)]
+    consumer.incremental_unassign([TopicPartition(topic, 0)])
+    assert shown() == []
+    consumer.unassign()
+
+    def on_assign(_: Any, places: list[TopicPartition]) -> None:
+        consumer.assign([TopicPartition(p.topic, p.partition, 7) for p in places])
+        assigned.append(shown())
+
+    consumer.subscribe([topic], on_assign=on_assign)
+    assert first(consumer).offset() == 7
+    assert (assigned, shown()) == ([[(0, 7, None, None)]], [(0, 7, None, None)])
+    consumer.close()
+
+
+@BOTH
 @pytest.mark.parametrize("name", ["on_revoke", "on_commit"])
 def test_what_a_callback_raises_goes_out_of_close(kafka: KafkaUnderTest, kind: Any, topic: str, name: str) -> None:
     """Once, and the consumer is closed."""
