@@ -84,6 +84,7 @@ class Delivery:
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         self._begin()
         self._strays.settle()
+        self.note_processed()  # a rebalance may come while the group is asked
         if not self._confirmed(wanted, deadline, events):
             return
         self.finish_returned()

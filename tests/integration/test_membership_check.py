@@ -74,3 +74,19 @@ def test_without_a_group_there_is_nobody_to_ask(
         consumer.assign([TopicPartition(topic_name, 0, OFFSET_BEGINNING)])
 
         assert [m.value() for m in read(consumer, 2)] == [b"v1", b"v2"]
+
+
+def test_a_growth_while_nobody_polled_repeats_nothing(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rebalance comes with the question to the group: what was returned before is committed by then."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, *((f"k{n}", "old") for n in range(20)))
+    monkeypatch.setattr(membership_check, "_SILENCE", 0.0)
+    with OrderedConsumer(group_config(kafka, topic_name, auto_commit_interval_ms=600_000)) as consumer:
+        consumer.subscribe([topic_name])
+        read(consumer, 20)
+        admin.expand(topic_name, 2)
+        send(kafka, topic_name, *((f"k{n}", "new") for n in range(20)))
+        assert [m.value() for m in read(consumer, 20)] == [b"new"] * 20
