@@ -208,6 +208,10 @@ def main() -> int:
     asked = parser.parse_args()
     if not (asked.checkout / "examples" / "producer.py").is_file():
         parser.error(f"{asked.checkout} is no checkout of confluent-kafka-python: it has no examples/producer.py")
+    programs = [program for program in PROGRAMS if asked.k in program.file]
+    if not programs:
+        print(f"no example has {asked.k!r} in its name")
+        return 0
     from support.schema_registry import SchemaRegistryServer
 
     heard()
@@ -217,7 +221,6 @@ def main() -> int:
         rewrite_folder(asked.checkout / "examples", scratch / "examples")
         broker, ways = cluster()
         stack.enter_context(broker)
-        programs = [program for program in PROGRAMS if asked.k in program.file]
         there = {
             **ways,
             "broker": broker.bootstrap_servers,
