@@ -122,6 +122,21 @@ class FetchTimeoutError(OrderError):
         )
 
 
+class RecordTimeError(OrderError):
+    """A record's time is beyond what Spark's timestamps hold."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(topic, partition, offset)
+        self.topic, self.partition, self.offset = topic, partition, offset
+
+    def __str__(self) -> str:
+        return (
+            f"the record at topic {self.topic} partition {self.partition} offset {self.offset} has a timestamp that overflows "
+            "when it becomes one of Spark's, in microseconds: its producer has to give milliseconds. Start behind it with "
+            "startingOffsets, and lower the topic's message.timestamp.after.max.ms"
+        )
+
+
 class RangeError(UsageError, ValueError):
     """A batch query is to end before it starts."""
 

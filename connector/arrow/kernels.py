@@ -1,4 +1,4 @@
-"""The compiled loops: over the library's messages, and over keys to be hashed. Nothing here knows Arrow.
+"""The compiled loops: over the library's messages, and over keys to be hashed. Nothing here calls Arrow.
 
 The layout of `rd_kafka_message_t` (public, the same throughout librdkafka 2, 64-bit):
 err 0, rkt 8, partition 16, payload 24, len 32, key 40, key_len 48, offset 56, _private 64.
@@ -21,10 +21,12 @@ from .machine import (
     load_u8,
     load_u32_unaligned,
 )
+from .schema import TOO_EARLY, TOO_LATE
 
 ROWS, EVENTS, RUNS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, HEADER_BYTES, KEY_NULLS, VALUE_NULLS, BARE, STOP = (
     range(12)
 )
+MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 
 @njit(cache=True, nogil=True)
@@ -90,7 +92,13 @@ def measure(
         last_topic, last_partition, last_offset = topic, p, o
         partition[rows] = p
         offset[rows] = o
-        time[rows] = call_i64_2(calls[0], message, at) * 1000
+        milliseconds = call_i64_2(calls[0], message, at)
+        if milliseconds > MOST_MILLISECONDS:
+            time[rows] = TOO_LATE
+        elif milliseconds < -MOST_MILLISECONDS:
+            time[rows] = TOO_EARLY
+        else:
+            time[rows] = milliseconds * 1000
         kind[rows] = load_i32(at) - 1
         key_ends[rows + 1] = keys
         value_ends[rows + 1] = values

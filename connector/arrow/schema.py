@@ -14,6 +14,8 @@ from confluent_kafka import Message
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+# What stands for a time beyond what microseconds in 64 bits hold; no millisecond is either of them.
+TOO_EARLY, TOO_LATE = -(2**63), 2**63 - 1
 SCHEMA = pa.schema(
     [
         pa.field("key", pa.binary()),
@@ -43,7 +45,9 @@ def batch_of(messages: Sequence[Message]) -> pa.RecordBatch:
             pa.array([m.topic() for m in messages], pa.string()),
             pa.array([m.partition() for m in messages], pa.int32()),
             pa.array([m.offset() for m in messages], pa.int64()),
-            pa.array([(time if kind else -1) * 1000 for kind, time in times], pa.int64()).cast(TIMESTAMP),
+            pa.array(
+                [min(max((time if kind else -1) * 1000, TOO_EARLY), TOO_LATE) for kind, time in times], pa.int64()
+            ).cast(TIMESTAMP),
             pa.array([kind - 1 for kind, _ in times], pa.int32()),
             pa.array([_headers(m) for m in messages], HEADERS),
         ],

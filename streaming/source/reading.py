@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 
 from ...connector import clock
 from ...connector.arrow.reader import ArrowReader
+from ...connector.arrow.schema import TOO_EARLY, TOO_LATE
 from ...connector.log_offsets import LogOffsets
-from ..errors import DataLossError, FetchTimeoutError
+from ..errors import DataLossError, FetchTimeoutError, RecordTimeError
 from ..process import spare_loaded_objects
 from .offsets import Place, Range
 from .options import SourceOptions
@@ -77,7 +79,7 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Every record of the ranges, each partition in its order; columns as `schema.source_schema`.
 
-    Raises DataLossError, FetchTimeoutError, and what the client library reports, translated.
+    Raises DataLossError, FetchTimeoutError, RecordTimeError, and what the client library reports, translated.
     """
     config = {**_DEFAULTS, "group.id": f"{options.group_prefix}-executor", **options.client}
     config["keyorder.arrow.native"] = options.native
@@ -129,9 +131,19 @@ def _read(reader: ArrowReader, options: SourceOptions, ranges: tuple[Range, ...]
                     continue
             if batch.num_rows:
                 last = clock.now()
+                _check_times(batch)
                 yield batch if options.headers else batch.select(batch.schema.names[:-1])
             if reader.done:
                 break
+
+
+def _check_times(batch: pa.RecordBatch) -> None:
+    """Raises RecordTimeError: a time that a timestamp cannot hold would be another one, not none."""
+    times = batch.column("timestamp").cast(pa.int64())
+    edges = pc.min_max(times)
+    if edges["min"].as_py() == TOO_EARLY or edges["max"].as_py() == TOO_LATE:
+        row = next(i for i, time in enumerate(times.to_pylist()) if time in (TOO_EARLY, TOO_LATE))
+        raise RecordTimeError(*(batch.column(name)[row].as_py() for name in ("topic", "partition", "offset")))
 
 
 def _assign(reader: ArrowReader, ranges: dict[Place, Range]) -> None:

@@ -122,7 +122,7 @@ SUITES: dict[str, dict[str, str | None]] = {
         "SPARK-25495: FetchedData.reset should reset all fields": None,
         "SPARK-27494: read kafka record containing null key/values.": None,
         "SPARK-30656: minPartitions": None,
-        "SPARK-56243: malformed record timestamp throws detailed error": _NEWER,
+        "SPARK-56243: malformed record timestamp throws detailed error": None,
         "V1 Source is used when disabled through SQLConf": _JVM,
         "V2 Source is used by default": _JVM,
         "minPartitions is supported": None,

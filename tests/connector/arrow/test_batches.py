@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Message
 from hypothesis import given, settings
@@ -68,6 +69,14 @@ def some_messages(rng: random.Random, partition: int, first: int) -> list[Messag
 def facts(messages: list[Message]) -> list[object]:
     """What a record is."""
     return [(m.partition(), m.offset(), m.key(), m.value(), m.headers(), m.timestamp()) for m in messages]
+
+
+@pytest.mark.parametrize("time", [2**63 - 1, 2**62, 1_700_000_000_000_000_000, -(2**63), (2**63 - 1) // 1000])
+def test_a_time_beyond_microseconds_is_the_edge_and_no_other_time(time: int) -> None:
+    """It stays the latest or the earliest: a wrapped one would win or lose by chance."""
+    message = Message(topic="t", partition=0, offset=0, key=b"k", value=b"v", timestamp=(1, time))
+    kept = batch_of([message]).column("timestamp").cast(pa.int64()).to_pylist()
+    assert kept == [min(max(time * 1000, -(2**63)), 2**63 - 1)]
 
 
 @settings(deadline=None, max_examples=150)

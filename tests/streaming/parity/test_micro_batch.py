@@ -373,6 +373,21 @@ def test_the_lag_in_the_progress(
     assert found[0] == ([0] if most is None else [7, 4, 1, 0])
 
 
+@pytest.mark.scala("KafkaMicroBatchSourceSuite", "SPARK-56243: malformed record timestamp throws detailed error")
+def test_a_time_that_no_timestamp_holds(source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """Such as nanoseconds by mistake: an error that names the record, which is not read as one of another time."""
+    create(kafka, topic_name, 1, **OLD, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    send(kafka, topic_name, [(0, None, b"well")])
+    send(kafka, topic_name, [(0, None, b"wrong")], timestamp=1_700_000_000_000_000_000)
+    options = {"subscribe": topic_name, "startingOffsets": "earliest"}
+    for form, way in (("kafka", {}), ("keyorder", {}), ("keyorder", {"keyorder.arrow.native": "false"})):
+        with pytest.raises(Exception, match=r"partition 0 offset 1 has (?s:.)*overflows"):
+            reading(source, kafka, form, {**options, **way}).collect()
+    for form in BOTH:
+        with pytest.raises(Exception, match=r"partition 0 offset 1 has (?s:.)*overflows"):
+            run(source, kafka, form, options, tmp_path / form)
+
+
 @pytest.mark.scala("KafkaMicroBatchSourceSuite", "async progress tracking")
 @pytest.mark.parametrize("interval", ["0", "600000"])
 def test_progress_that_is_kept_asynchronously(
