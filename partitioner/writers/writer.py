@@ -52,6 +52,8 @@ _NEVER = float("-inf")
 _IDLE, _SOON, _NOW = 0.1, 0.01, 0.003
 # How long the last callbacks are kept at hand.
 _CALLBACKS_SECONDS = 1.0
+# Actions that wait for a broker's answer.
+_QUESTIONS = Look, CheckLogs, FindPartitions
 
 
 class Writer(Generic[R]):
@@ -222,7 +224,8 @@ class Writer(Generic[R]):
             self._callbacks_kept_until = now + _CALLBACKS_SECONDS
             for sending in self.topics.values():
                 sending.forget_callbacks()
-        return actions
+        # A broker may be away for the seconds that a question takes: a READY that others wait for does not wait for it.
+        return sorted(actions, key=lambda action: isinstance(action, _QUESTIONS))
 
     def _on_leaving(self, _: Leaving, now: float) -> list[Action]:
         """The end of the lease is written only if nothing can reach a broker any more.

@@ -331,6 +331,13 @@ def test_new_partitions_are_asked_for_from_the_plan_on_and_before_ready() -> Non
     assert len(ready(rig.tick())) == 1
 
 
+def test_ready_is_written_before_a_broker_is_asked() -> None:
+    """The leader of a control topic may be away for as long as a question takes; the change would wait for it."""
+    rig = preparing()
+    actions = rig.tick(TERMS.renew_interval)  # a renewal is due too, and with it a look at the logs
+    assert [type(action) for action in actions] == [events.WriteLease, events.WriteReady, events.CheckLogs]
+
+
 def test_ready_waits_for_what_is_on_its_way_from_before() -> None:
     """Whatever was sent to the origin before PREPARE was read."""
     rig = live()
