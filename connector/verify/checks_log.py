@@ -15,7 +15,7 @@
 | R11 | a send is not in the log, a later one of the same writer and key is, and that one was invoked before the writer was told (by an error, or by its own end) that the first may be missing |
 | R12 | a copy of a re-homed value is another value than its original, or stands elsewhere than behind its original and everything older of its key, and before everything newer |
 
-Null-key records have no home and no order: R1..R5 pass them by. R11 says nothing about logs that were
+Null-key records have no home and no order: R1..R5 and R11 pass them by. R11 says nothing about logs that were
 trimmed at a home of the key, or compacted: absence proves nothing there.
 """  # noqa: E501
 
@@ -212,7 +212,8 @@ def _gaps(truth: Truth, findings: Findings) -> None:
     rows: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for vid in truth.sends:
         value = truth.history.values[vid]
-        rows.setdefault((value.writer, value.key), []).append((value.seq, vid))
+        if value.key:  # the others go to any partition, and may be given up in one while they arrive in another
+            rows.setdefault((value.writer, value.key), []).append((value.seq, vid))
     for row in rows.values():
         row.sort(reverse=True)
         earliest = _END  # the earliest invocation of a later send that is in the log

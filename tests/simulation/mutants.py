@@ -101,6 +101,38 @@ def a_join_with_records_on_the_way(patch: Patch) -> None:
     patch.setattr(Writer, "_clear", lambda self, now: True)
 
 
+@mutant
+def records_go_out_until_the_lease_ends(patch: Patch) -> None:
+    """A record may be on its way for a delivery timeout after the lease has ended."""
+    original = LeaseKeeper.read
+
+    def read(self: LeaseKeeper, *args: Any) -> None:
+        original(self, *args)
+        if self.standing is Standing.LIVE:
+            self.send_until = self._ends
+
+    patch.setattr(LeaseKeeper, "read", read)
+
+
+@mutant
+def a_failed_key_goes_on(patch: Patch) -> None:
+    """What is held of a key goes out although an earlier record of it was given up."""
+    patch.setattr(TopicSending, "drop_key", lambda self, key, telling=None: [])
+
+
+@mutant
+def records_before_the_prepare_are_not_waited_for(patch: Patch) -> None:
+    """READY waits only for what is sent from PREPARE on."""
+    original = TopicSending.apply
+
+    def apply(self: TopicSending[Any], timeline: Timeline, now: float = -inf) -> bool:
+        changed = original(self, timeline, now)
+        self._draining.clear()
+        return changed
+
+    patch.setattr(TopicSending, "apply", apply)
+
+
 # Controllers.
 
 

@@ -271,7 +271,7 @@ class Scenario:
         world, rng = self.world, self.world.rng
         self.cluster.clock.trouble()
         if self.to_write > 0:
-            if world.chance("leader away", 0.05):
+            if world.chance("leader away", self.theme.leader_away):
                 seconds = rng.choice((0.5, 3.0, 10.0, 24.0))
                 self.cluster.stall(rng.randrange(len(self.cluster.partitions)), seconds)
             for writer in self.writers.values():
@@ -279,6 +279,8 @@ class Scenario:
                     writer.freeze(rng.choice((1.0, 8.0, 70.0, 100.0)))
                 if writer.alive and world.chance("writer cut off", 0.02):
                     writer.cut_off(rng.choice((0.5, 5.0, 19.0, 20.5, 24.0)))
+                if writer.alive and world.chance("lease cut off", self.theme.lease_cut_off):
+                    writer.cut_off_lease(rng.choice((5.0, 30.0, 42.0, 60.0)))
             if self.controller is not None and self.controller.alive and world.chance("controller frozen", 0.02):
                 self.controller.freeze(rng.choice((1.0, 6.0, 30.0)))
             self.last_write = world.now

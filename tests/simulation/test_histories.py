@@ -60,6 +60,7 @@ def test_the_histories_have_what_they_are_about() -> None:
         "control record lost",
         "control record twice",
         "leader away",
+        "lease cut off",
         "member frozen",
         "member killed",
         "rebalance",

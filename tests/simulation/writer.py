@@ -114,6 +114,10 @@ class WriterProcess(Process):
         if self._connections:
             self._connections[self.world.rng.choice(sorted(self._connections))].cut_off(seconds)
 
+    def cut_off_lease(self, seconds: float) -> None:
+        """Its own control records wait on the way; what is not there when their delivery times out is lost."""
+        self._control.cut_off(seconds)
+
     def leave(self) -> None:
         """Take nothing more; say goodbye when all is delivered."""
         self.leaving = True

@@ -334,3 +334,14 @@ def test_a_copy_in_a_wrong_place_is_named(at: int, of: int) -> None:
     """Behind a newer record, in an older stay, or of something else."""
     s, x, _, y = _rehomed(at, copy_of=of)
     assert "R12" in s.gets("c1", x, y).judge().counts
+
+
+@pytest.mark.parametrize("key", ["k", ""])
+def test_only_records_with_a_key_are_missed_before_later_ones(key: str) -> None:
+    """Those without one go to any partition: one is purged there while a later one arrives elsewhere."""
+    s = Script(Topology(2, [Epoch(0, 2)]))
+    gone = Value("r", "w", key, 1)
+    s.case.events.append(Ev(Kind.SEND_INVOKE, "w", value=gone))
+    s.sent(2, 0 if key == "" else key_hash(b"k") % 2, 0, key=key)
+    s.case.events.append(Ev(Kind.SEND_UNKNOWN, "w", value=gone))
+    assert bool(s.judge().counts.get("R11")) == (key != "")

@@ -307,7 +307,8 @@ class HardProducer:
                 entry.taken = None
         self._forgotten.append(None)
         # A client that is forgotten tells nothing more: what it has sent by now is settled, so that the order is its own.
-        self.producer.flush(20)
+        while self.public("flush", self.producer.flush, 20)[1] is not None:
+            pass  # a callback has raised: each time one report less is left
         for entry in self.ledger:
             if entry.taken is None and entry.reports:
                 entry.taken = True
