@@ -118,7 +118,7 @@ RULES = (
     Rule(r'PATCH .*("kafka_offset": 1000000|"offset": null).*', "status", "200", "400", "a sink's offset past the end; one partition's offset forgotten",
          "taken: records are left out, or come again behind newer ones", "400: give an offset that is there, or DELETE all"),
     Rule(r"\w+ /admin/loggers.*", "status", "200|404", "200|400|404", "loggers of other libraries; Java's below `org.apache.kafka.connect`",
-         "any name", "keyorder's alone; those of Java are `keyorder.connect`"),
+         "any name", "not those of other Python libraries, 404; those of Java are `keyorder.connect`"),
     Rule(r"GET /admin/loggers/?", r"body keyorder.*", "absent", ANY, "the list of loggers", "Java's", "also Python's"),
     Rule(r"PUT /admin/loggers/.*", "body", ANY, ANY, "the loggers that a request has set", "Java's", "also Python's"),
 )  # fmt: skip

@@ -41,6 +41,8 @@ CALLS: list[tuple[str, str, Any, int, Any]] = [
     ("GET", "/admin/loggers/keyorder.connect", None, 200, {"level", "last_modified"}),
     ("PUT", "/admin/loggers/keyorder.connect", {"level": "INFO"}, 200, [str]),
     ("PUT", "/admin/loggers/keyorder.connect?scope=worker", {"level": "INFO"}, 200, [str]),
+    ("PUT", "/admin/loggers/org.reflections", {"level": "ERROR"}, 200, [str]),
+    ("GET", "/admin/loggers/org.reflections", None, 200, {"level", "last_modified"}),
     ("PUT", "/admin/loggers/keyorder.connect?scope=cluster", {"level": "info"}, 204, None),
     ("PUT", "C/pause", None, 202, None),
     ("PUT", "C/resume", None, 202, None),
