@@ -52,12 +52,13 @@ def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def given(config: Mapping[str, Any] | None, named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A client's settings as the client library takes them: a mapping, names, or both. TypeError for neither."""
-    if named:
-        return {**({} if config is None else config), **named}
-    if config is None:
+    """A client's settings as the client library takes them: a mapping, names, or both. TypeError for neither.
+
+    A name that is no text is made one, so that the library says that it knows no such setting.
+    """
+    if config is None and not named:
         raise TypeError("expected configuration dict")
-    return config
+    return {str(name): value for name, value in {**({} if config is None else config), **named}.items()}
 
 
 def boolean(config: Mapping[str, Any], name: str, default: bool) -> bool:

@@ -478,3 +478,12 @@ def test_an_interrupt_in_poll_is_a_keyboard_interrupt(kind: Any) -> None:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout) == {"KeyboardInterrupt": 30}
+
+
+@pytest.mark.parametrize("name", [5, None, b"client.id"])
+@pytest.mark.parametrize("kind", [Producer, OrderedProducer, Consumer, OrderedConsumer])
+def test_a_setting_whose_name_is_no_text(kind: Any, name: Any) -> None:
+    """It is unknown, and named."""
+    with pytest.raises(KafkaException, match="No such configuration property") as raised:
+        kind({**NOWHERE, "group.id": "g", name: 3} if "Consumer" in kind.__name__ else {**NOWHERE, name: 3})
+    assert str(name) in raised.value.args[0].str()
