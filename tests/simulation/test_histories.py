@@ -22,7 +22,7 @@ def bad_ones(first: int) -> list[str]:
     return [str(outcome) for outcome in outcomes if not outcome.good]
 
 
-@pytest.mark.timeout(0 if SEEDS > 1000 else 300)
+@pytest.mark.timeout(0 if SEEDS > 1000 else 1200)
 @pytest.mark.skipif(ONLY is not None, reason="one seed alone")
 @pytest.mark.kip("K253-01")
 def test_every_history_is_good() -> None:
