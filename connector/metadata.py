@@ -34,7 +34,6 @@ from ..partitioner.errors import (
 )
 from .attempts import Attempts
 from .kafka_errors import is_passing, translate, translated
-from .refusals import explained
 
 T = TypeVar("T")
 _PATIENCE = 5.0
@@ -52,14 +51,7 @@ class TopicIdentity:
 
 
 def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> ClusterMetadata:
-    """Brokers and topics. Raises BrokerUnreachableError (TlsError where that is the reason), NotAuthorizedError."""
-    try:
-        return _listed(admin, bootstrap_servers, timeout)
-    except BrokerUnreachableError as error:
-        raise explained(admin, error) from error
-
-
-def _listed(admin: AdminClient, bootstrap_servers: str, timeout: float) -> ClusterMetadata:
+    """Brokers and topics. Raises BrokerUnreachableError, NotAuthorizedError."""
     with translated("list", "topics", bootstrap_servers):
         return admin.list_topics(timeout=timeout)
 
@@ -126,10 +118,7 @@ def answered(
             # The binding does not look whether what it calls has raised: it was a signal's exception.
             raise raised.__cause__ or raised from None
 
-    try:
-        return patiently(ask, timeout, lambda _: _look_again(admin))
-    except BrokerUnreachableError as error:
-        raise explained(admin, error) from error
+    return patiently(ask, timeout, lambda _: _look_again(admin))
 
 
 def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = 2.0) -> None:
@@ -156,10 +145,7 @@ def identify(
     just_made: seconds over which it asks again for a topic that is not there: a broker hears of a new one late.
     """
     # One that has just died takes its answer with it: a second try goes to another one.
-    try:
-        cluster = patiently(lambda: _listed(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
-    except BrokerUnreachableError as error:
-        raise explained(admin, error) from error
+    cluster = patiently(lambda: cluster_metadata(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
 
     found = Attempts(
         stop=stop_after_delay(just_made), wait=wait_fixed(0.1), retry=retry_if_exception_type(TopicNotFoundError),

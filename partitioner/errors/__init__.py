@@ -30,7 +30,6 @@ from .peer import (
     KeyBlockedError,
     NotAuthorizedError,
     StaleViewError,
-    TlsError,
     WriterLateError,
 )
 from .roots import Cause, KeyorderError, OrderError, PeerError, StockError, UsageError
@@ -82,7 +81,6 @@ __all__ = [
     "StrayError",
     "TimelineRegressionError",
     "TimelineTooLargeError",
-    "TlsError",
     "TopicNotFoundError",
     "TruncationError",
     "UnmanagedTopicError",
