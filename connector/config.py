@@ -279,6 +279,7 @@ class ConsumerSettings:
     early_release: let go of keys that have nothing unread in the origin; early_release_keys: how many it may keep in mind.
     arrow_native: consume_arrow() uses the C library's calls where they can be had.
     strays: deliver, fail or dead-letter; dead_letter_topic: for the last of them.
+    classic: a member of a classic group, not of one of KIP-848.
     cooperative: a member of a classic group that keeps its partitions while the group rebalances.
     growth_interval: seconds between two looks at the subscribed topics' counts; None: only when a timeline changes.
     static: a classic group's static member, which comes back without a rebalance.
@@ -298,6 +299,7 @@ class ConsumerSettings:
     early_release: bool
     early_release_keys: int
     incremental: bool
+    classic: bool
     cooperative: bool
     growth_interval: float | None
     static: bool
@@ -361,6 +363,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         early_release_keys=_positive(ours, "keyorder.gate.early.release.max.keys", 100_000),
         arrow_native=boolean(ours, "keyorder.arrow.native", True),
         incremental=not classic or "cooperative" in strategy,
+        classic=classic,
         cooperative=classic and "cooperative" in strategy,
         growth_interval=_growth_interval(theirs),
         static=classic and bool(theirs.get("group.instance.id")),

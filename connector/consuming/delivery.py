@@ -178,24 +178,25 @@ class Delivery:
 
         False when the time is over, or an event has come that says more: it is collected, and what else there is waits. The
         library tells that max.poll.interval.ms is over before it takes the partitions away, and so the application hears it.
-        The group is asked before the library is polled: from its refusal the library learns that the partitions are lost. Else
-        a rebalance that has been waiting since then would be told as one in which they can still be committed.
         """
         check = self._membership_check
         check.look(clock.now())
+        if self._settings.classic:  # a member of the other kind that has left could commit as nobody
+            check.ask(clock.now())
+        wait = 0.0  # what the library says first may be there
         while check.in_doubt:
-            confirmed = check.settle(clock.now())
-            self._turn(wanted, 0.0 if confirmed else self._patience(deadline, clock.now()))
+            self._turn(wanted, wait)
             self._begin()
             if self.out.event_first():
                 self._collect(1, events)
                 return False
             now = clock.now()
             check.look(now)
-            if confirmed:
-                continue  # over, but for a silence of the library that has shown only now
+            if not check.in_doubt or check.settle(now):
+                break
             if not self._pause() or (deadline is not None and now >= deadline):
                 return False
+            wait = self._patience(deadline, now)
         return True
 
     def _pause(self) -> bool:

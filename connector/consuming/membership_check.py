@@ -62,6 +62,14 @@ class MembershipCheck:
         """Whether something is read that may be another member's by now. What was not started yet gives nothing out."""
         return self._unconfirmed and bool(self._readable())
 
+    def ask(self, now: float) -> None:
+        """Ask the group before the library is polled, where there is doubt: from a refusal the library learns of the loss.
+
+        Else a rebalance that has been waiting since then would be told as one in which positions can still be committed.
+        """
+        if self.in_doubt and now >= self._ask_at:
+            self._commits.confirms(self._readable())
+
     def settle(self, now: float) -> bool:
         """Ask the group, ten times a second at most. True when it has confirmed. Raises as a commit."""
         if now < self._ask_at:

@@ -45,3 +45,19 @@ def test_an_assignment_that_comes_after_a_standstill_is_in_doubt_too() -> None:
     assert standstill.settle(later)
     members.owned["t", 1] = SimpleNamespace(started=True)
     assert not standstill.in_doubt  # the group has given its word since
+
+
+def test_the_group_is_asked_before_the_library_and_its_answer_does_not_end_the_doubt() -> None:
+    """What the library has to tell may be that the partitions are lost: only what the group says after that counts."""
+    read = SimpleNamespace(started=True)
+    members: Any = SimpleNamespace(owned={("t", 0): read})
+    group: Any = Group()
+    group.takes = True
+    standstill = MembershipCheck(members, group)
+    standstill.ask(clock.now())
+    assert group.asked == []  # no doubt
+    away = clock.now() + 8.0
+    standstill.look(away)
+    standstill.ask(away)
+    assert group.asked == [[read]]
+    assert standstill.in_doubt
