@@ -204,8 +204,7 @@ class WriterSession(threading.Thread):
             )
         if topic in self._refused:
             raise self._refused[topic]
-        if writer.failure is not None or topic in writer.failures:
-            raise writer.failure or writer.failures[topic]
+        writer.check(topic)
         if topic not in writer.topics:
             raise RuntimeError("Producer has been closed")  # meanwhile
         return writer.topics[topic]
