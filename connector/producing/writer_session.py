@@ -325,7 +325,8 @@ class WriterSession(threading.Thread):
         All of it is tried, for the writer counts it as done; then the first error is raised.
         """
         with self._lock:
-            self._sending.harvest()
+            if isinstance(event, events.Tick | events.Leaving):  # the others do not ask what is on its way
+                self._sending.harvest()
             actions = self.writer.step(event, clock.now())
             for action in actions:
                 if isinstance(action, events.FailTopic):
