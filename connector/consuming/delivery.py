@@ -87,7 +87,7 @@ class Delivery:
         self.note_processed()  # a rebalance may come while the group is asked
         if not self._confirmed(wanted, deadline, events):
             return
-        self.finish_returned()
+        self._commits.periodic()
         self._join_for_overlooked()
         if self._failure is not None:
             failure, self._failure = self._failure, None
