@@ -37,6 +37,18 @@ def mutant(function: Mutant) -> Mutant:
 # Writers.
 
 
+def _sends_until(patch: Patch, moment: Callable[[LeaseKeeper], float]) -> None:
+    """Once a record of its lease was read back, a writer sends until this moment."""
+    original = LeaseKeeper.read
+
+    def read(self: LeaseKeeper, *args: Any) -> None:
+        original(self, *args)
+        if self.standing is Standing.LIVE:
+            self.send_until = moment(self)
+
+    patch.setattr(LeaseKeeper, "read", read)
+
+
 @mutant
 def ready_without_acknowledgements(patch: Patch) -> None:
     """READY is said while records of moving keys are on their way."""
@@ -73,14 +85,7 @@ def a_timed_out_record_counts_as_gone(patch: Patch) -> None:
 @mutant
 def the_lease_is_not_checked(patch: Patch) -> None:
     """A writer sends on, however long it was away."""
-    original = LeaseKeeper.read
-
-    def read(self: LeaseKeeper, *args: Any) -> None:
-        original(self, *args)
-        if self.standing is Standing.LIVE:
-            self.send_until = inf
-
-    patch.setattr(LeaseKeeper, "read", read)
+    _sends_until(patch, lambda lease: inf)
     patch.setattr(LeaseKeeper, "tick", lambda self, now: None)
 
 
@@ -104,14 +109,7 @@ def a_join_with_records_on_the_way(patch: Patch) -> None:
 @mutant
 def records_go_out_until_the_lease_ends(patch: Patch) -> None:
     """A record may be on its way for a delivery timeout after the lease has ended."""
-    original = LeaseKeeper.read
-
-    def read(self: LeaseKeeper, *args: Any) -> None:
-        original(self, *args)
-        if self.standing is Standing.LIVE:
-            self.send_until = self._ends
-
-    patch.setattr(LeaseKeeper, "read", read)
+    _sends_until(patch, lambda lease: lease._ends)
 
 
 @mutant

@@ -87,13 +87,20 @@ class Rig:
         return self.writer.sends(self.sending, key, self.sending.routing.of(key), self.now)
 
 
-def live(timeline: Timeline = BASE, transactional_id: str | None = None) -> Rig:
-    """A writer that may write the topic."""
+def joined(timeline: Timeline | None = BASE, transactional_id: str | None = None) -> Rig:
+    """A writer whose lease names the topic and was read back; nothing was looked at under it. timeline: None, not managed."""
     rig = Rig(transactional_id)
     rig.step(events.Wanted(TOPIC))
-    rig.see(timeline)
+    if timeline is not None:
+        rig.see(timeline)
     rig.tick()
     rig.read_back()
+    return rig
+
+
+def live(timeline: Timeline = BASE, transactional_id: str | None = None) -> Rig:
+    """A writer that may write the topic."""
+    rig = joined(timeline, transactional_id)
     assert events.Admitted(TOPIC) in rig.look()
     return rig
 
@@ -135,11 +142,7 @@ def test_it_sends_once_its_join_was_read_back_and_the_logs_were_read_to_their_en
 
 def test_a_look_under_an_earlier_join_counts_for_nothing() -> None:
     """It was asked for before a lapse: a change may have been committed without this writer since."""
-    rig = Rig()
-    rig.step(events.Wanted(TOPIC))
-    rig.see(BASE)
-    rig.tick()
-    rig.read_back()
+    rig = joined()
     (before,) = rig.tick()
     rig.tick(TERMS.lease)  # lapses, and joins again
     rig.read_back()
@@ -159,9 +162,9 @@ def test_a_lapse_is_told_once_and_nothing_is_sent_until_it_has_joined_again() ->
     assert rig.tick(1) == []
     assert rig.writer.settling
     in_flight.unresolved -= 1
-    (joined,) = rig.tick(1)
-    assert isinstance(joined, events.WriteLease)
-    assert joined.lease.state is LeaseState.JOIN
+    (again,) = rig.tick(1)
+    assert isinstance(again, events.WriteLease)
+    assert again.lease.state is LeaseState.JOIN
     rig.read_back()
     rig.look()
     assert rig.sends()
@@ -198,10 +201,7 @@ def test_what_stops_it_is_told_to_all_who_wait() -> None:
 
 def test_a_topic_that_is_not_managed_is_refused_and_may_be_asked_for_again() -> None:
     """Somebody has adopted it meanwhile."""
-    rig = Rig()
-    rig.step(events.Wanted(TOPIC))
-    rig.tick()
-    rig.read_back()
+    rig = joined(None)
     (refused,) = rig.look()
     assert isinstance(refused, events.Refused)
     assert isinstance(refused.error, UnmanagedTopicError)
@@ -213,10 +213,7 @@ def test_a_topic_that_is_not_managed_is_refused_and_may_be_asked_for_again() -> 
 
 def test_a_topic_that_the_lease_did_not_name_for_a_while_is_looked_at_again() -> None:
     """A change that has read the lease without it waits for nobody: what was looked at before says nothing of that."""
-    rig = Rig()
-    rig.step(events.Wanted(TOPIC))
-    rig.tick()
-    rig.read_back()
+    rig = joined(None)
     rig.look()  # refused
     rig.tick()
     assert [lease.topics for lease in rig.log] == [(TOPIC,), ()]
@@ -230,11 +227,7 @@ def test_a_topic_that_the_lease_did_not_name_for_a_while_is_looked_at_again() ->
 
 def test_a_released_topic_is_refused() -> None:
     """The typed error says so."""
-    rig = Rig()
-    rig.step(events.Wanted(TOPIC))
-    rig.see(BASE.given_back("2026-01-01 by x"))
-    rig.tick()
-    rig.read_back()
+    rig = joined(BASE.given_back("2026-01-01 by x"))
     (refused,) = rig.look()
     assert isinstance(refused, events.Refused)
     assert isinstance(refused.error, ReleasedTopicError)
@@ -306,11 +299,7 @@ def test_the_logs_are_checked_with_each_renewal() -> None:
 
 def test_a_look_that_failed_is_begun_again() -> None:
     """The leader was away; the lease runs on."""
-    rig = Rig()
-    rig.step(events.Wanted(TOPIC))
-    rig.see(BASE)
-    rig.tick()
-    rig.read_back()
+    rig = joined()
     (look,) = rig.tick()
     assert rig.tick() == []
     rig.step(events.Unreachable())
@@ -397,12 +386,12 @@ def test_a_lost_join_is_begun_anew() -> None:
     """Nobody has read it, so nobody waits for it."""
     rig = Rig()
     rig.step(events.Wanted(TOPIC))
-    (joined,) = rig.tick()
-    assert isinstance(joined, events.WriteLease)
-    rig.step(events.NotWritten(joined))
+    (lost,) = rig.tick()
+    assert isinstance(lost, events.WriteLease)
+    rig.step(events.NotWritten(lost))
     (again,) = rig.tick()
     assert isinstance(again, events.WriteLease)
-    assert again.lease.nonce != joined.lease.nonce
+    assert again.lease.nonce != lost.lease.nonce
 
 
 def test_a_writer_with_nothing_on_its_way_leaves() -> None:
