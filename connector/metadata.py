@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from tenacity import (
     retry_if_exception_type,
     retry_if_result,
     stop_after_delay,
+    stop_any,
     wait_fixed,
 )
 
@@ -32,11 +33,14 @@ from ..partitioner.errors import (
     NotAuthorizedError,
     TopicNotFoundError,
 )
+from . import clock
 from .attempts import Attempts
 from .kafka_errors import is_passing, translate, translated
 
 T = TypeVar("T")
 _PATIENCE = 5.0
+# How soon whoever waits for a broker notices that nobody needs its answer any more.
+_GLANCE = 0.1
 # How long a topic that was just made may stay unknown to the broker that is asked; beyond it, it is not there.
 JUST_MADE = 10.0
 
@@ -62,23 +66,36 @@ def cluster_id_of(client: Producer | Consumer, list_topics: Callable[..., Cluste
     return asked(timeout) if asked is not None else str(list_topics(timeout=timeout).cluster_id)
 
 
-def has_topic(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 10.0) -> bool:
+def has_topic(
+    admin: AdminClient,
+    topic: str,
+    bootstrap_servers: str,
+    timeout: float = 10.0,
+    ended: Callable[[], bool] = lambda: False,
+) -> bool:
     """Whether the topic is there. Raises NotAuthorizedError for one that this user may not see, BrokerUnreachableError.
+
+    ended: see `answered`.
 
     Not asked by `list_topics(topic)`: a broker that creates topics by itself would make it on that occasion, a control topic
     with one partition and no compaction among them.
     """
     try:
-        found = described(admin, topic, bootstrap_servers, timeout)
+        found = described(admin, topic, bootstrap_servers, timeout, ended=ended)
     except TopicNotFoundError:
         return False
     return bool(found.partitions)
 
 
 def described(
-    admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float = 4 * _PATIENCE, operations: bool = False
+    admin: AdminClient,
+    topic: str,
+    bootstrap_servers: str,
+    timeout: float = 4 * _PATIENCE,
+    operations: bool = False,
+    ended: Callable[[], bool] = lambda: False,
 ) -> TopicDescription:
-    """Partitions and ids of a topic, with `operations` what this user may do to it.
+    """Partitions and ids of a topic, with `operations` what this user may do to it. ended: see `answered`.
 
     Raises TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
     """
@@ -87,7 +104,7 @@ def described(
         wanted = TopicCollection([topic])
         return admin.describe_topics(wanted, include_authorized_operations=operations, request_timeout=seconds)[topic]
 
-    return answered(admin, ask, "describe", f"topic {topic}", bootstrap_servers, timeout)
+    return answered(admin, ask, "describe", f"topic {topic}", bootstrap_servers, timeout, ended)
 
 
 def answered(
@@ -97,10 +114,12 @@ def answered(
     resource: str,
     bootstrap_servers: str,
     timeout: float = 4 * _PATIENCE,
+    ended: Callable[[], bool] = lambda: False,
 ) -> T:
     """The answer to one request of an admin client; asked again for up to `timeout` seconds while a broker is away.
 
     request: makes it, given the seconds that one broker has to answer. It may be made more than once.
+    ended: whether nobody waits for the answer any more. It is not waited for then, as if no broker had given it.
 
     The client waits for the broker that it knows, a dead one too. Only a look at the cluster shows it another one, and
     the cluster itself takes some seconds to notice. Raises what `translate` makes of the last error.
@@ -109,7 +128,7 @@ def answered(
     def ask() -> T:
         seconds = min(timeout, _PATIENCE)
         try:
-            return request(seconds).result(seconds + 1)
+            return _result(request(seconds), seconds + 1, ended)
         except KafkaException as raised:
             raise translate(raised.args[0], operation, resource, bootstrap_servers) from raised
         except FutureTimeout as raised:
@@ -118,7 +137,15 @@ def answered(
             # The binding does not look whether what it calls has raised: it was a signal's exception.
             raise raised.__cause__ or raised from None
 
-    return patiently(ask, timeout, lambda _: _look_again(admin))
+    return patiently(ask, timeout, lambda _: None if ended() else _look_again(admin), ended)
+
+
+def _result(future: Future[T], seconds: float, ended: Callable[[], bool]) -> T:
+    """Raises FutureTimeout after `seconds`, or once it has `ended`."""
+    deadline = clock.now() + seconds
+    while not future.done() and not ended() and (left := deadline - clock.now()) > 0:
+        wait([future], min(left, _GLANCE))
+    return future.result(0)
 
 
 def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = 2.0) -> None:
@@ -230,13 +257,18 @@ def is_compacted(admin: AdminClient, topic: str, bootstrap_servers: str) -> bool
         return False
 
 
-def patiently(call: Callable[[], T], timeout: float, between: Callable[[RetryCallState], None] = lambda _: None) -> T:
+def patiently(
+    call: Callable[[], T],
+    timeout: float,
+    between: Callable[[RetryCallState], None] = lambda _: None,
+    ended: Callable[[], bool] = lambda: False,
+) -> T:
     """Call again while it raises a retriable PeerError, for up to `timeout` seconds; then its last error leaves.
 
-    between: called before each further try.
+    between: called before each further try. ended: whether nobody waits any more.
     """
     return Attempts(
-        stop=stop_after_delay(timeout),
+        stop=stop_any(stop_after_delay(timeout), lambda _: ended()),
         wait=wait_fixed(0.1),
         retry=retry_if_exception(is_passing),
         before_sleep=between,

@@ -276,7 +276,7 @@ class ViewKeeper(BackgroundThread):
         began = clock.now()
         admin = self._link.admin.client
         # "May not see it" is an error and must not pass for "is not there": a managed topic would be read without gates.
-        if has_topic(admin, CONTROL_TOPIC, self._link.servers):
+        if has_topic(admin, CONTROL_TOPIC, self._link.servers, ended=lambda: self._stopping):
             self._reader = self._link.subscribe(_is_wanted)
             return True
         self._seen(topics, began)
