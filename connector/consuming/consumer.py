@@ -396,7 +396,11 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
             self._members.leave(_CLOSE_PATIENCE)
         finally:
             watches = (self._members.overlooked, self._members.growth)
-            threads = (self._view, self._positions, self._origins, self._early, *watches)
+            threads = [
+                thread
+                for thread in (self._view, self._positions, self._origins, self._early, *watches)
+                if thread is not None
+            ]
             take_each(
                 [
                     self._close_columns,
@@ -404,7 +408,8 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
                     self._close_raw,  # if the first was broken off
                     self._dropped.detach,
                     self._stop_showing,
-                    *(thread.stop for thread in threads if thread is not None),
+                    *(thread.retire for thread in threads),  # all of them before the first is waited for
+                    *(thread.stop for thread in threads),
                     self._strays.close,
                     self._link.close,
                     self._link.close,  # as above
