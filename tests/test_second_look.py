@@ -56,6 +56,7 @@ def test_once():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alone", [True, False], ids=["passes-alone", "fails-alone"])
 def test_the_second_run_decides(tmp_path: Path, alone: bool) -> None:
     """Green if it passes alone, and named; red otherwise."""

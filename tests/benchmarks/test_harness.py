@@ -84,6 +84,7 @@ class Known(Measure):
         return Result({"records": 1}, 3, [Figure("time", "s", spread, spread, spread)], [Goal("g", "f", True)])
 
 
+@pytest.mark.slow
 def test_a_result_is_written_as_json_and_as_a_picture(tmp_path: Path) -> None:
     """With the facts of the machine, without the name of it."""
     measure = Known()

@@ -113,6 +113,7 @@ def test_a_reader_goes_on_while_the_table_changes(monkeypatch: pytest.MonkeyPatc
     assert all(entry.best.offset == entry.best.version * 10**4 + int(key) for key, entry in seen)
 
 
+@pytest.mark.slow
 @pytest.mark.kip("K280-17")
 def test_what_is_counted_is_what_a_key_takes() -> None:
     """The count that memory is limited by is what NumPy and Arrow hold, but for room to grow; superseded versions go."""

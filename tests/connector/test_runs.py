@@ -133,6 +133,7 @@ class Interrupted(Exception):
     """Raised by the signal handler."""
 
 
+@pytest.mark.slow
 def test_signals_that_raise_lose_and_repeat_nothing() -> None:
     consumer = OrderedConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0})
     out = consumer._delivery.out

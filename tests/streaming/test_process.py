@@ -33,6 +33,7 @@ def test_the_script_leaves_out_sparks_archives_and_nothing_else(tmp_path: Path) 
     assert prepare_python(environment, tmp_path / "a folder") == script
 
 
+@pytest.mark.slow
 def test_without_the_script_spark_imports_from_the_archive(tmp_path: Path) -> None:
     """Or there would be nothing to gain."""
     given = {**os.environ, "PYTHONPATH": ":".join(ARCHIVES)}

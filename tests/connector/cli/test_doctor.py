@@ -106,6 +106,7 @@ def commit(kafka: KafkaUnderTest, group: str, *places: TopicPartition) -> None:
     client.close()
 
 
+@pytest.mark.slow
 def test_no_broker_is_a_finding_and_not_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever calls a doctor is told what is wrong."""
     assert _run(["doctor", "--bootstrap-server", "127.0.0.1:1", "--timeout", "2"]) == 1

@@ -132,6 +132,7 @@ def test_foreground_ends_with_its_brokers(keyorder: Run, environment: dict[str, 
     assert psutil.wait_procs([broker], 30)[1] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "kind"),
     [

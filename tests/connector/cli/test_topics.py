@@ -247,6 +247,7 @@ def test_a_lower_count_and_an_existing_name_change_nothing(kafka: KafkaUnderTest
     assert TopicAdmin(kafka.client_config()).describe(topic_name) == before
 
 
+@pytest.mark.slow
 def test_an_address_without_a_broker_is_given_up_in_time() -> None:
     """--timeout bounds the wait, the error may be retried, and the exit code is that of a failure."""
     failed = keyorder("topics", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "1", "--output", "json")

@@ -87,6 +87,7 @@ def test_any_finding_against_keyorder_fails(side: SideResult) -> None:
     assert not _outcome(side).kept
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     """One file: the picture is inside, nothing is fetched, and no text of a run is taken for markup."""
     outcome = _outcome(_side())

@@ -136,6 +136,7 @@ def test_a_failure_that_passes_is_retried_and_one_that_stays_is_not(repository: 
     assert all(repository.asked[path] == before[path] for path in good)
 
 
+@pytest.mark.slow
 def test_two_processes_may_fetch_at_once(repository: Repository, lock: KafkaLock) -> None:
     """Two processes that fill one cache at the same time both end with the whole class path."""
     program = textwrap.dedent(
@@ -163,6 +164,7 @@ def test_two_processes_may_fetch_at_once(repository: Repository, lock: KafkaLock
     assert partial_files(lock) == []
 
 
+@pytest.mark.slow
 def test_no_server_at_all_is_a_download_error(
     repository: Repository, lock: KafkaLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ return found;
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda diagram: diagram.name)
 def test_the_words_of_a_sequence_diagram_stand_apart(window: Browser, diagram: Diagram) -> None:
     """Each inside the picture, and none over another."""
