@@ -23,7 +23,6 @@ from tenacity import (
     retry_if_exception_type,
     retry_if_result,
     stop_after_delay,
-    stop_any,
     wait_fixed,
 )
 
@@ -268,9 +267,9 @@ def patiently(
     between: called before each further try. ended: whether nobody waits any more.
     """
     return Attempts(
-        stop=stop_any(stop_after_delay(timeout), lambda _: ended()),
+        stop=stop_after_delay(timeout),
         wait=wait_fixed(0.1),
-        retry=retry_if_exception(is_passing),
+        retry=retry_if_exception(lambda raised: is_passing(raised) and not ended()),
         before_sleep=between,
         reraise=True,
     )(call)

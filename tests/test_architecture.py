@@ -117,7 +117,8 @@ def test_the_core_stands_on_the_standard_library_hashes_and_avro(path: Path) -> 
 
 def test_nothing_imports_the_bare_folder_names() -> None:
     """Only `keyorder....`: `streaming` and the like are other projects' packages."""
-    named = re.compile(rf"\b(?:from|import)\s+(?:[\w., ]+,\s*)?(?:{'|'.join(FOLDERS)})\b")  # parsed is only what may hold one
+    # Parsed is only what may hold one.
+    named = re.compile(rf"\b(?:from|import)\s+(?:[\w., ]+,\s*)?(?:{'|'.join(FOLDERS)})\b")
     tests = [path for path in (ROOT / "tests").rglob("*.py") if "__pycache__" not in path.parts]
     others = [path for folder in ("examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     for path in [*MODULES, *tests, *others]:
