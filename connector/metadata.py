@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextlib import suppress
 from dataclasses import dataclass
@@ -142,9 +142,10 @@ def answered(
 def _result(future: Future[T], seconds: float, ended: Callable[[], bool]) -> T:
     """Raises FutureTimeout after `seconds`, or once it has `ended`."""
     deadline = clock.now() + seconds
-    while not future.done() and not ended() and (left := deadline - clock.now()) > 0:
-        wait([future], min(left, _GLANCE))
-    return future.result(0)
+    while (left := deadline - clock.now()) > _GLANCE and not ended():
+        with suppress(FutureTimeout):
+            return future.result(_GLANCE)
+    return future.result(0 if ended() else max(left, 0))
 
 
 def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = 2.0) -> None:
