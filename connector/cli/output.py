@@ -95,8 +95,24 @@ def table_or_blocks(
             unlimited.print(table, markup=False, highlight=False)
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
     names = max(map(len, columns))
-    blocks = ["\n".join(f" {name:{names}}  {cell}" for name, cell in zip(columns, row, strict=True)) for row in cells]
+    blocks = [
+        "\n".join(_broken(f" {name:{names}}  ", cell, width) for name, cell in zip(columns, row, strict=True))
+        for row in cells
+    ]
     return "\n\n".join([*([title] if title else []), *blocks])
+
+
+def _broken(name: str, cell: str, width: int) -> str:
+    """A line of a block. A list that is too wide goes on below itself: a terminal would break it within a name."""
+    lines = [""]
+    for item in cell.split(", "):
+        longer = f"{lines[-1]}, {item}" if lines[-1] else item
+        if lines[-1] and len(name) + len(longer) + 1 > width:
+            lines[-1] += ","
+            lines.append(item)
+        else:
+            lines[-1] = longer
+    return name + f"\n{' ' * len(name)}".join(lines)
 
 
 def _text(cell: object) -> str:

@@ -26,6 +26,15 @@ def test_a_table_that_does_not_fit_becomes_blocks() -> None:
     assert " topic       orders-of-the-north\n partitions  12\n state       ordered\n\n topic " in shown
 
 
+def test_a_list_in_a_block_is_broken_between_its_names() -> None:
+    """A terminal would break it where its line ends, in the middle of a name."""
+    names = [f"inventory-vm-{n}-{n * 7919:08x}" for n in range(551, 557)]
+    lines = table_or_blocks(("topic", "writers"), [("orders", ", ".join(names))], 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(" ".join(lines).split()) == f"topic orders writers {', '.join(names)}"
+    assert [name for line in lines for name in names if name in line] == names
+
+
 def test_a_pipe_gets_a_table_however_wide() -> None:
     """A program that reads columns finds one row a line."""
     assert len(table_or_blocks(COLUMNS, [("x" * 500, 1, "y")], None).split("x" * 500)) == 2
