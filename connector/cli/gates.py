@@ -15,7 +15,7 @@ from .connecting import Connection, connection_options
 from .output import echo_wrapped, emit, emit_json, output_option, unreadable_document, warn_of_unreadable
 
 
-@click.group()
+@click.group(short_help="List closed gates, with their reasons; let one go.")
 def gates() -> None:
     """Closed gates: what a group waits for before it reads on, and letting it go on without."""
 
@@ -42,7 +42,8 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
     else:
         read = {each.group: list(each.topics) for each in admin.groups(unreadable)}
     pairs = [(name, each) for each, names in read.items() for name in names]
-    found = [gate for name, each in pairs for gate in admin.closed_gates(name, each)]
+    closed = [gate for name, each in pairs for gate in admin.closed_gates(name, each)]
+    found = sorted(closed, key=lambda g: (g.group, g.topic, g.partition, g.epoch, g.waits_for))
     waived = [waiver for name, each in pairs for waiver in admin.waivers(name, each)]
     document = {
         "group": group,
@@ -69,13 +70,18 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
             )
 
 
-@gates.command()
+@gates.command(short_help="Force a gate open for one group, on the record.")
 @click.option("--group", required=True, help="The consumer group.")
 @click.option("--topic", required=True, help="The topic.")
 @click.option("--partition", type=click.IntRange(min=0), required=True, help="The partition that waits.")
 @click.option("--epoch", type=click.IntRange(min=1), default=None, help="Which gate. [default: the first closed one]")
 @click.option("--why", required=True, help="The reason, for the record.")
 @click.option("--who", default=None, help="Who is responsible for it. [default: user@host]")
+@click.option(
+    "--allow-unknown-group",
+    is_flag=True,
+    help="Also for a group without members and offsets, such as that of a Spark query before its first batch.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 @output_option
@@ -88,6 +94,7 @@ def release(
     epoch: int | None,
     why: str,
     who: str | None,
+    allow_unknown_group: bool,
     yes: bool,
     dry_run: bool,
     output: str,
@@ -99,6 +106,8 @@ def release(
     """
     connection.reach()
     admin = GroupAdmin(connection.config)
+    if not allow_unknown_group:
+        admin.require(group)
     closed = [g for g in admin.closed_gates(topic, group) if g.partition == partition]
     if epoch is None:
         if not closed:

@@ -12,7 +12,7 @@ from ...partitioner.errors import OrderError
 from ..groups.group_admin import GroupAdmin, GroupStatus
 from ..groups.resetting import Point, Reset, Target, milliseconds_of
 from .connecting import Connection, connection_options
-from .output import emit, emit_json, emit_table, output_option, unreadable_document, warn_of_unreadable
+from .output import echo_wrapped, emit, emit_json, emit_table, output_option, unreadable_document, warn_of_unreadable
 
 
 @click.group()
@@ -20,7 +20,7 @@ def groups() -> None:
     """Consumer groups of managed topics."""
 
 
-@groups.command("list")
+@groups.command("list", short_help="List groups that read managed topics, with their lag.")
 @output_option
 @connection_options(timeout=30)
 def list_(connection: Connection, output: str) -> None:
@@ -39,7 +39,7 @@ def list_(connection: Connection, output: str) -> None:
         warn_of_unreadable(unreadable)
 
 
-@groups.command()
+@groups.command(short_help="Show a group's positions, lag and closed gates.")
 @click.option("--group", required=True, help="The consumer group.")
 @click.option("--topic", default=None, help="One topic. [default: all managed topics of the group]")
 @output_option
@@ -79,7 +79,7 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
         click.echo(f"Group {group}: {state}, {document['members']} member(s)")
 
 
-@groups.command()
+@groups.command(short_help="Set a group's offsets, at a cut that breaks no order.")
 @click.option("--group", required=True, help="The consumer group; it must be empty.")
 @click.option("--topic", required=True, help="The topic, all partitions of it.")
 @click.option("--to-earliest", is_flag=True, help="To the start of each partition's log.")
@@ -127,12 +127,16 @@ def reset(
     if execute and dry_run:
         raise click.UsageError("--execute and --dry-run exclude each other.")
     connection.reach()
-    done = GroupAdmin(connection.config).reset(topic, group, targets[0], execute)
+    admin = GroupAdmin(connection.config)
+    known = admin.knows(group)
+    done = admin.reset(topic, group, targets[0], execute)
     if output == "json":
         emit_json(_reset_document(done))
         return
     rows = [(topic, p, done.before.get(p), offset, done.clipped.get(p)) for p, offset in sorted(done.offsets.items())]
     emit_table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "LOWERED FROM"), rows)
+    if not known:  # as Kafka's own tool this may prepare a group's start, so a misspelt name is told and not refused
+        click.echo(f"Group {group} has no members and no offsets yet: its first offsets are these")
     for waiver in done.taken_back:
         click.echo(f"Waiver of {topic}[{waiver.partition}], epoch {waiver.epoch}, ends: its gate is passed anew")
     click.echo("Done" if execute else "Nothing was changed: give --execute to do it")
@@ -157,9 +161,11 @@ def _show(group: str, state: str, partitions: list[dict[str, Any]]) -> None:
         for row in rows:
             if row["gate"]:
                 waits = ", ".join(f"partition {n['partition']} up to {n['needs']}" for n in row["gate"]["waits_for"])
-                click.echo(f" partition {row['partition']} from {row['gate']['begins']} waits for a commit of {waits}")
+                echo_wrapped(
+                    f" partition {row['partition']} from {row['gate']['begins']} waits for a commit of {waits}", "  "
+                )
     for number, (member_id, client_id, host) in enumerate(members, 1):
-        click.echo(f" #{number}  {member_id} (client {client_id}, host {host})")
+        echo_wrapped(f" #{number}  {member_id} (client {client_id}, host {host})", "     ")
 
 
 def _member(row: dict[str, Any]) -> tuple[str, str, str]:

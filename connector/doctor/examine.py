@@ -7,10 +7,10 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import KeyorderError, OrderError, UnmanagedTopicError
+from ...partitioner.errors import KeyorderError, OrderError, TopicNotFoundError, UnmanagedTopicError
 from ..admin import TopicAdmin
 from ..config import connection_of
-from ..metadata import cluster_metadata
+from ..metadata import cluster_metadata, has_topic
 from .brokers import check_brokers
 from .control import check_control
 from .findings import Finding, Status
@@ -40,4 +40,6 @@ def examine(config: Mapping[str, Any], topics: tuple[str, ...], records: int, ti
         elif topic in managed:
             yield from check_topic(config, admin, managed[topic], records, timeout)
         else:
-            yield Finding("timeline", topic, Status.FAIL, str(UnmanagedTopicError(topic)))
+            there = has_topic(admin, topic, servers, timeout)
+            why = UnmanagedTopicError(topic) if there else TopicNotFoundError(topic)
+            yield Finding("timeline", topic, Status.FAIL, str(why))

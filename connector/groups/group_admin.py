@@ -207,8 +207,12 @@ class GroupAdmin:
 
     def require(self, group: str) -> None:
         """Raises GroupNotFoundError for a group that the cluster does not know: a misspelt name is no empty answer."""
-        if self._describe(group).state is ConsumerGroupState.DEAD and group not in self._offsets.groups():
+        if not self.knows(group):
             raise GroupNotFoundError(group)
+
+    def knows(self, group: str) -> bool:
+        """Whether the cluster has the group: it has members, or committed offsets."""
+        return self._describe(group).state is not ConsumerGroupState.DEAD or group in self._offsets.groups()
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have committed something on the topic, by name."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 from keyorder import TopicAdmin
 from keyorder.connector.cli.main import _run
 from keyorder.connector.doctor.brokers import fetch_version
@@ -104,6 +104,21 @@ def commit(kafka: KafkaUnderTest, group: str, *places: TopicPartition) -> None:
     client = Consumer(group_config(kafka, group, enable_auto_commit=False))
     client.commit(offsets=list(places), asynchronous=False)
     client.close()
+
+
+def test_a_misspelt_topic_is_not_said_to_be_unmanaged(
+    kafka: KafkaUnderTest, topic_name: str, keyorder: Command
+) -> None:
+    """Whoever misspells a name is not sent to `topics adopt`, which would fail; a topic that is there is."""
+    cluster = kafka.admin()
+    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
+    found = {}
+    for topic in (topic_name, topic_name + "x"):
+        answer = keyorder("doctor", "--topic", topic)
+        (found[topic],) = [f for f in answer.document["findings"] if f["check"] == "timeline"]
+        assert (answer.code, found[topic]["status"]) == (1, "fail")
+    assert "is not under management" in found[topic_name]["text"]
+    assert "does not exist" in found[topic_name + "x"]["text"]
 
 
 @pytest.mark.slow

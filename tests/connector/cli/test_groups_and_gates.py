@@ -116,6 +116,14 @@ def test_a_misspelt_group_is_an_error_and_not_an_all_clear(
     for words in (("gates", "list"), ("groups", "describe")):
         refused = keyorder(*words, "--group", topic_name + "x")
         assert (refused.code, refused.error["type"]) == (2, "GroupNotFoundError")
+    words = ("--topic", topic_name, "--partition", 1, "--why", "x", "--yes")
+    refused = keyorder("gates", "release", "--group", topic_name + "x", *words)
+    assert (refused.code, refused.error["type"]) == (2, "GroupNotFoundError")
+    assert keyorder("gates", "list", "--topic", topic_name).document["waivers"] == []
+    shown = keyorder(
+        "groups", "reset", "--group", topic_name + "x", "--topic", topic_name, "--to-latest", output="table"
+    )
+    assert f"Group {topic_name}x has no members and no offsets yet" in shown.out
     (gate,) = [f for f in keyorder("doctor", "--topic", topic_name).document["findings"] if f["check"] == "gates"]
     assert (gate["status"], "partition 1 is closed" in gate["text"]) == ("warn", True)
     consumer.close()
@@ -155,7 +163,8 @@ def test_a_waiver_ends_with_its_topic(kafka: KafkaUnderTest, topic_name: str, ke
     """A topic that is made again counts its epochs from the beginning: an old waiver must not open the new gate."""
     grown(kafka, topic_name)
     words = ("gates", "release", "--group", topic_name, "--topic", topic_name, "--partition", 1, "--yes", "--why", "x")
-    assert keyorder(*words).code == 0
+    assert keyorder(*words).code == 2  # the group is not there yet
+    assert keyorder(*words, "--allow-unknown-group").code == 0
     cluster = kafka.admin()
     cluster.delete_topics([topic_name])[topic_name].result(120)
     await_gone(cluster, topic_name)
