@@ -11,8 +11,8 @@ from ...partitioner.modes import Mode
 from ..group_gates import GroupGate
 from ..operations.change_status import ChangeStatus
 from ..operations.description import TopicDescription
+from .epoch_line import NARROW, WIDE, epoch_line
 from .epoch_line import STYLE as LINE_STYLE
-from .epoch_line import epoch_line
 from .watching import Look
 
 # The newest epochs, so that a topic that changes every day stays on a screen.
@@ -28,7 +28,9 @@ p { margin: .2rem 0; } .bad { color: var(--bad); font-weight: 600; } .wait { col
 .sides { display: grid; gap: 0 2.5rem; grid-template-columns: minmax(0, 1fr); }
 @media (min-width: 72rem) { .sides { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); } }
 .wide { overflow-x: auto; } table { border-collapse: collapse; } ul { margin: .2rem 0; padding: 0; }
-th, td { border-bottom: 1px solid var(--line); padding: .15rem .9rem .15rem 0; text-align: left; white-space: nowrap; }
+th, td { border-bottom: 1px solid var(--line); padding: .15rem .9rem .15rem 0; text-align: left; vertical-align: top; }
+td { overflow-wrap: anywhere; }
+@media (max-width: 40rem) { th, td { font-size: .8rem; padding-right: .4rem; } }
 td.n, th.n { font-variant-numeric: tabular-nums; text-align: right; }
 .tree { overflow-x: auto; } .tree li { display: flex; list-style: none; margin: .15rem 0; }
 .tree li ul { margin: 0; } .tree li li::before { content: "\\2192"; margin: 0 .4rem; opacity: .6; }
@@ -132,8 +134,8 @@ def _tree(found: TopicDescription) -> str:
 
 def _line(found: TopicDescription, at_ms: int) -> str:
     """The epochs on a line of time; nothing before the first change."""
-    line = epoch_line(found.epochs, at_ms) if len(found.epochs) > 1 else ""
-    return f'<h3>Partitions over time (UTC)</h3><div class="wide">{line}</div>' if line else ""
+    lines = [epoch_line(found.epochs, at_ms, width) for width in (WIDE, NARROW)] if len(found.epochs) > 1 else [""]
+    return f'<h3>Partitions over time (UTC)</h3><div class="wide">{"".join(lines)}</div>' if lines[0] else ""
 
 
 def _epochs(found: TopicDescription) -> str:

@@ -35,10 +35,18 @@ def status_page(bootstrap_servers: str, *more: str) -> Iterator[str]:
 
 
 @contextmanager
-def change_under_way(config: dict[str, Any], topic: str) -> Iterator[None]:
-    """A managed topic of four partitions grows to six, with a closed gate, a lagging group, and a growth that waits."""
+def change_under_way(config: dict[str, Any], topic: str, name: str = "", silent: str = "") -> Iterator[None]:
+    """A managed topic of four partitions grows to six, with a closed gate, a lagging group, and a growth that waits.
+
+    name: of the group. silent: the writer that the growth waits for.
+    """
     admin = TopicAdmin(config)
-    group = {**config, "group.id": f"billing of {topic}", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    group = {
+        **config,
+        "group.id": name or f"billing of {topic}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
     with ExitStack() as stack:
         producer = stack.enter_context(OrderedProducer({**config, "client.id": "checkout"}))
         _write(producer, topic, 400)
@@ -50,7 +58,7 @@ def change_under_way(config: dict[str, Any], topic: str) -> Iterator[None]:
             consumer.commit(asynchronous=False)
         admin.expand(topic, 6)
         _write(producer, topic, 50)
-        stack.enter_context(SilentWriter(config, topic))
+        stack.enter_context(SilentWriter(config, topic, writer=silent))
 
         def grow() -> None:
             try:
@@ -90,7 +98,7 @@ def main() -> None:
             words = ["demo", "--seconds", "30", "--partitions", "4,6,9", "--report-dir", str(report)]
             words += ["--bootstrap-server", cluster.bootstrap_servers, "--output", "json"]
             subprocess.run([sys.executable, "-m", "keyorder", *words], check=True, stdout=subprocess.DEVNULL)
-        window.show((report / "report.html").as_uri(), (1100, 900))
+        window.show((report / "report.html").as_uri(), (1100, 1060))
         window.picture(IMAGES / "report.png")
     for name in ("status", "status-phone", "report"):
         shrunk(IMAGES / f"{name}.png")
@@ -99,7 +107,7 @@ def main() -> None:
 def _status(window: Browser, config: dict[str, Any]) -> None:
     TopicAdmin(config).create(TOPIC, 4)
     with (
-        change_under_way(config, TOPIC),
+        change_under_way(config, TOPIC, "billing", "inventory-7"),
         status_page(config["bootstrap.servers"], "--topic", TOPIC, "--interval", "0.5") as url,
     ):
         for name, size, dark in (("status", (1000, 700), False), ("status-phone", (390, 844), True)):

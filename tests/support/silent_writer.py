@@ -18,9 +18,9 @@ from keyorder.partitioner.records.control_records import Lease, LeaseState, enco
 class SilentWriter(threading.Thread):
     """Joins on entry, leaves on exit."""
 
-    def __init__(self, config: Mapping[str, Any], topic: str, lease_ms: int = 45_000) -> None:
+    def __init__(self, config: Mapping[str, Any], topic: str, lease_ms: int = 45_000, writer: str = "") -> None:
         super().__init__(name="silent-writer", daemon=True)
-        self.writer, self._nonce = f"silent of {topic}", uuid.uuid4().hex
+        self.writer, self._nonce = writer or f"silent of {topic}", uuid.uuid4().hex
         self._topic, self._lease_ms, self._sequence = topic, lease_ms, 0
         self._producer = Producer({**config, "linger.ms": 0})
         self._incarnation: int | None = None
