@@ -18,6 +18,7 @@ from keyorder.connector.operations import topic_settings
 from keyorder.partitioner.changes.change import transitions
 from keyorder.partitioner.gates.waits import Reason
 from keyorder.partitioner.writers.lease import Standing
+from support import api_errors
 from support.cluster import KafkaUnderTest
 from support.sequence_diagrams import DIAGRAMS, Diagram, Says, path, svg
 
@@ -102,6 +103,11 @@ def test_each_example_is_short_named_in_the_documents_and_run_by_a_test(example:
     assert f'"{example.name}"' in tests
 
 
+def test_every_error_is_documented() -> None:
+    """The table of the API's page is what the classes say; `make docs` makes it anew."""
+    assert api_errors.page(api_errors.PAGE.read_text()) == api_errors.PAGE.read_text()
+
+
 @pytest.mark.slow
 def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
     """Every page is in the navigation, and each public name with its methods on the page of the Python API."""
@@ -120,7 +126,8 @@ def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
     api = (tmp_path / "api.html").read_text()
     for name in set(keyorder.__all__) - {"__version__"}:
         assert f'id="keyorder.{name}"' in api
-    assert 'id="keyorder.OrderedConsumer.gates"' in api
+    for name in ("OrderedConsumer.gates", "aio.AIOProducer", "aio.AIOConsumer"):
+        assert f'id="keyorder.{name}' in api
 
 
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
