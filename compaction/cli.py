@@ -63,7 +63,7 @@ def _reading_options(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-@click.group()
+@click.group(short_help="Keep the highest version of each key.")
 def compact() -> None:
     """Keep the highest version of each key: what would be done, do it, look at the result, change the strategy."""
 
@@ -93,7 +93,7 @@ def plan(
     emit(output, plan_document(found), ("what", ""), plan_rows(found))
 
 
-@compact.command()
+@compact.command(short_help="Write highest versions again that the cleaner would remove.")
 @_reading_options
 @click.option("--throttle", type=click.FloatRange(min=1), default=None, help="Append at most so many bytes per second.")
 @click.option(
@@ -201,7 +201,7 @@ def view(
             emit("table", {}, ("key", "value", "version", "partition", "offset"), rows_shown)
 
 
-@compact.command("set-strategy")
+@compact.command("set-strategy", short_help="Change how versions of a key compete in a topic.")
 @_topic_option
 @click.option("--strategy", type=_STRATEGIES, required=True, help="How versions compete from now on.")
 @click.option("--header", default=None, help="The header that the strategy header compares.")

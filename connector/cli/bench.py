@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = __name__.partition(".")[0]
 
 
-@click.command()
+@click.command(short_help="Measure speed against other ways of doing the same.")
 @click.option("--only", default="", help="Ids of measures, such as P9,P13. [default: all]")
 @click.option("--quick", is_flag=True, help="A short form that shows that a measure works; its figures mean little.")
 @click.option(

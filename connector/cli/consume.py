@@ -22,7 +22,7 @@ from .output import output_option
 CONSOLE_GROUP = "keyorder-console-"
 
 
-@click.command()
+@click.command(short_help="Print records as they come.")
 @click.option("--topic", required=True, help="The topic.")
 @click.option(
     "--group", default=None, help="The consumer group. [default: one of this run alone, deleted when it ends]"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _GRACE = 25.0
 
 
-@click.command()
+@click.command(short_help="Finish changes that were cut off and scale topics, until ended.")
 @click.option("--topic", "topics", multiple=True, help="A topic to look after; repeatable. [default: all managed ones]")
 @click.option(
     "--takeover-after",

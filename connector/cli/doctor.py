@@ -16,7 +16,7 @@ from .output import echo_wrapped, emit_json, output_option
 _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red", Status.UNKNOWN: "blue"}
 
 
-@click.command()
+@click.command(short_help="Check cluster, topics and groups, with the fix for each problem.")
 @click.option("--topic", "topics", multiple=True, help="A topic to look at; repeatable. [default: all managed ones]")
 @click.option(
     "--records",

@@ -28,7 +28,7 @@ class _Outcome:
             self.first_error = self.first_error or f"{error.name()}: {error.str()}"
 
 
-@click.command()
+@click.command(short_help="Write each line of a file as a record.")
 @click.option("--topic", required=True, help="The topic; one that is not managed yet is adopted.")
 @click.option("--key-separator", default=None, help="What stands between key and value. [default: records have no key]")
 @click.option("--null-marker", default=None, help="A value that stands for null, a tombstone.")

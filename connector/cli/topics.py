@@ -44,7 +44,7 @@ _config_option = click.option(
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 
 
-@click.group()
+@click.group(short_help="Create, adopt, inspect, grow and shrink topics.")
 def topics() -> None:
     """Create, adopt, inspect and grow topics whose keys stay in order."""
 
@@ -237,7 +237,7 @@ def adopt(
         show_notices(warnings)
 
 
-@topics.command()
+@topics.command(short_help="Change a topic's settings that its timeline keeps.")
 @_topic_option
 @_config_option
 @_dry_run_option
@@ -270,7 +270,7 @@ def alter(connection: Connection, topic: str, config: Sequence[str], dry_run: bo
     click.echo(f"{what} {said} for topic {topic}")
 
 
-@topics.command()
+@topics.command(short_help="Show a topic's layout, epochs, change, writers and gates.")
 @_topic_option
 @click.option("--group", "groups", multiple=True, help="Whose gates to show; repeatable. [default: all that read it]")
 @click.option(

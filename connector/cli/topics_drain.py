@@ -18,7 +18,7 @@ from .output import emit, emit_json, output_option
 _COLUMNS = ("partition", "keys", "bytes", "superseded", "foreign")
 
 
-@click.command()
+@click.command(short_help="Empty retired partitions of a topic, as far as they may be.")
 @click.option("--topic", required=True, help="The topic's name.")
 @click.option(
     "--rehome",

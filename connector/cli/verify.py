@@ -75,7 +75,7 @@ class LogCheck:
             self.rows.append((partition, offset, data, raw, hint))
 
 
-@click.command()
+@click.command(short_help="Say whether every record lies where its key lived.")
 @click.option("--topic", required=True, help="A managed topic.")
 @click.argument("history", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @output_option

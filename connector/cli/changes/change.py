@@ -21,7 +21,7 @@ def change() -> None:
     """Look at layout changes that are under way, or give one up."""
 
 
-@change.command("status")
+@change.command("status", short_help="Show open changes, and who keeps them waiting.")
 @click.option("--topic", default=None, help="One topic. [default: all with an open change or retired partitions]")
 @output_option
 @connection_options(timeout=30)
@@ -48,7 +48,7 @@ def status(connection: Connection, topic: str | None, output: str) -> None:
         warn_of_unreadable(unreadable)
 
 
-@change.command()
+@change.command(short_help="Give a topic's open change up.")
 @click.option("--topic", required=True, help="The topic's name.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 @output_option

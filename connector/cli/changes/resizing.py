@@ -120,7 +120,7 @@ def expand(
         show_change(change)
 
 
-@click.command()
+@click.command(short_help="Retire partitions while the topic is written and read.")
 @_topic_option
 @click.option("--partitions", type=_COUNT, required=True, help="The number of partitions that stay active.")
 @click.option(

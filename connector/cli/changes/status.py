@@ -34,7 +34,7 @@ from .change import status_document as change_status_document
 _COLUMNS = ("topic", "partitions", "epoch", "change", "writers", "retired", "groups (closed gates, offsets missing)")
 
 
-@click.command()
+@click.command(short_help="Show managed topics: layout, change, writers, closed gates.")
 @click.option("--topic", "topics", multiple=True, help="A topic to show; repeatable. [default: all managed ones]")
 @click.option("--watch", is_flag=True, help="Show it again and again until SIGINT or SIGTERM.")
 @click.option(

@@ -85,3 +85,23 @@ def test_every_command_that_is_named_exists() -> None:
 
     assert len(commands) > 150
     assert sorted((*each, why) for each in commands if (why := wrong(each[1]))) == []
+
+
+def _cut_off(group: click.Group, path: str = "") -> list[str]:
+    """The commands whose line in a group's help ends in dots."""
+    names = group.list_commands(click.Context(group))
+    room = 80 - 2 - 6 - max(map(len, names))  # as click counts it: its margin, the indents on both sides of the names
+    found = []
+    for name in names:
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        if command.get_short_help_str(room).endswith("..."):
+            found.append(f"{path}{name}")
+        if isinstance(command, click.Group):
+            found += _cut_off(command, f"{path}{name} ")
+    return found
+
+
+def test_no_line_of_help_is_cut_off_at_80_columns() -> None:
+    """What a command does stands whole in the list of commands."""
+    assert _cut_off(cli) == []
