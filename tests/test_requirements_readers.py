@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from keyorder.connector.consuming.gates.positions import GroupPositions
 from keyorder.connector.consuming.partition_state import PartitionState
 from keyorder.connector.consuming.progress import Progress
 from keyorder.connector.consuming.records.batches import Item, MessageBatch, items_of
+from keyorder.connector.consuming.records.delivery_buffer import DeliveryBuffer
 from keyorder.connector.consuming.records.reading import Intake
 from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
@@ -107,10 +107,12 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
 
     gates: Any = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
     fetching: Any = SimpleNamespace(handed_over=lambda items: None, known_end=lambda owned: views.end)
-    members: Any = SimpleNamespace(owned=owned, view=lambda _: views.view, fetching=fetching)
-    keeper: Any = views
-    intake = Intake(SETTINGS, members, keeper, gates, Strays({}, SETTINGS.group, StrayPolicy.DELIVER, ""), Progress())
-    intake.ready = deque()
+    assignment: Any = SimpleNamespace(
+        owned=owned, view=lambda _: views.view, views=views, fetching=fetching, out=DeliveryBuffer(owned)
+    )
+    nobody: Any = None
+    strays = Strays({}, SETTINGS.group, StrayPolicy.DELIVER, "")
+    intake = Intake(SETTINGS, assignment, nobody, nobody, gates, strays, Progress())
     return intake, owned
 
 
@@ -130,7 +132,7 @@ def test_a_hint_newer_than_the_view_makes_the_reader_look_and_judge_anew() -> No
     assert views.looks == 1
     assert owned[TOPIC, 1].limit == 0
     assert list(owned[TOPIC, 1].held.offsets()) == [0]
-    assert (list(intake.ready), intake._strays.counts.total()) == ([], 0)
+    assert (list(intake._out.ready), intake._strays.counts.total()) == ([], 0)
 
 
 @pytest.mark.kip("K253-18", "K253-60")
@@ -180,7 +182,7 @@ def test_a_hint_on_a_topic_without_timeline_stops_the_reader(settled: bool) -> N
     records = [_record(0, offset, b"k", b"1" if offset == 37 else None) for offset in range(40)]
     with pytest.raises(TimelineRegressionError):
         _take(intake, items_of(records), clock.now())
-    assert sum(item.rows for item in intake.ready if not isinstance(item, Message)) == 37
+    assert sum(item.rows for item in intake._out.ready if not isinstance(item, Message)) == 37
 
 
 @pytest.mark.kip("K253-18", "K253-59", "K253-30")
@@ -193,7 +195,11 @@ def test_a_batch_is_split_at_the_first_closed_gate() -> None:
     _take(intake, items_of([_record(0, o, None) for o in (5, 6, 7, 8)] + [_record(1, 0, MOVED, b"1")]), clock.now())
 
     assert owned[TOPIC, 0].limit == 7
-    assert [(m.partition(), m.offset()) for item in intake.ready for m in item.messages()] == [(0, 5), (0, 6), (1, 0)]
+    assert [(m.partition(), m.offset()) for item in intake._out.ready for m in item.messages()] == [
+        (0, 5),
+        (0, 6),
+        (1, 0),
+    ]
     assert list(owned[TOPIC, 0].held.offsets()) == [7, 8]
 
 
@@ -209,7 +215,7 @@ def test_a_record_that_is_not_where_its_key_belongs_makes_the_reader_look() -> N
 
     assert views.looks == 1
     assert intake._strays.counts == {(TOPIC, 0): 1}
-    assert [m.offset() for item in intake.ready for m in item.messages()] == [20]
+    assert [m.offset() for item in intake._out.ready for m in item.messages()] == [20]
 
 
 @pytest.mark.kip("K253-23")
@@ -218,7 +224,7 @@ def test_records_wait_for_a_fresh_view_and_the_error_may_be_retried() -> None:
     views = _Views(BEFORE, as_of=clock.now() - 3)
     intake, _ = _intake(views, 0)
     _take(intake, items_of([_record(0, 0, b"k")]), clock.now())
-    assert (len(intake.waiting), list(intake.ready)) == (1, [])
+    assert (len(intake._out.waiting), list(intake._out.ready)) == (1, [])
 
     views.last = clock.now() - SETTINGS.control_timeout - 1
     with pytest.raises(StaleViewError) as raised:
@@ -228,7 +234,7 @@ def test_records_wait_for_a_fresh_view_and_the_error_may_be_retried() -> None:
     assert raised.value.retriable
     views.last = clock.now()
     _take(intake, items_of([]), clock.now())
-    assert [m.offset() for item in intake.ready for m in item.messages()] == [0]
+    assert [m.offset() for item in intake._out.ready for m in item.messages()] == [0]
 
 
 class _Raw:
@@ -266,20 +272,19 @@ def _committer(timeline: Timeline, *owned: PartitionState) -> tuple[Committer, l
     members: Any = SimpleNamespace(
         owned={o.place: o for o in owned},
         view=lambda _: members.current,
-        listener=listener,
         current=None,
-        guarded=partial(_guarded, []),
         topics=lambda: {TOPIC},
     )
     members.current = SimpleNamespace(timeline=timeline)
     raw: Any = _Raw(events)
-    committer = Committer(raw, SETTINGS, members, "localhost:1")
+    callbacks: Any = SimpleNamespace(listener=listener, guarded=partial(_guarded, []))
     all_open: Any = SimpleNamespace(
         proven_epoch=lambda o, at: flushed_epoch(members.current.timeline, o.partition, at),
         moved=lambda topic: None,
         current=lambda _: True,
     )
-    committer.gates = committer.transactions.gates = all_open
+    nobody: Any = None
+    committer = Committer(raw, SETTINGS, members, callbacks, all_open, strays=nobody, link=nobody)
     return committer, events, members
 
 
@@ -428,17 +433,19 @@ def _gatekeeper(
     others: Any = _Others()
     view = View(timeline, managed=True)
     listener = SimpleNamespace(on_partition_key_assigned=lambda places: loads.append([p.partition for p in places]))
-    members: Any = SimpleNamespace(
-        owned={owned.place: owned},
+    states = {owned.place: owned}
+    callbacks: Any = SimpleNamespace(listener=listener, guarded=partial(_guarded, []))
+    assignment: Any = SimpleNamespace(
+        owned=states,
+        out=DeliveryBuffer(states),
         topics=lambda: {TOPIC},
         view=lambda _: view,
         views=SimpleNamespace(waived=lambda _: set()),
-        listener=listener,
-        guarded=partial(_guarded, []),
         fetching=SimpleNamespace(begin=lambda more: [setattr(o, "fetching", True) for o in more]),
     )
-    keeper = Gatekeeper(replace(SETTINGS, ordered=ordered), members, others, OriginWatch({}, SETTINGS.group))
-    keeper.ready = deque()
+    keeper = Gatekeeper(
+        replace(SETTINGS, ordered=ordered), assignment, callbacks, others, OriginWatch({}, SETTINGS.group)
+    )
     owned.start_at(0)
     return keeper, others, loads
 
@@ -454,14 +461,14 @@ def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
 
     others.answer(0, Commit(5, 0))
     keeper.open_what_may()
-    assert (owned.limit, loads, list(keeper.ready)) == (0, [], [])
+    assert (owned.limit, loads, list(keeper._assignment.out.ready)) == (0, [], [])
 
     others.answer(0, Commit(5, 1))
     keeper.open_what_may()
     keeper.changed(TOPIC)
     keeper.open_what_may()
     assert (owned.limit, owned.fetching, loads, others.watched) == (inf, True, [[1]], set())
-    assert [m.offset() for item in keeper.ready for m in item.messages()] == [0]
+    assert [m.offset() for item in keeper._assignment.out.ready for m in item.messages()] == [0]
 
 
 def test_a_closed_gate_is_looked_at_when_something_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,7 +478,7 @@ def test_a_closed_gate_is_looked_at_when_something_has_moved(monkeypatch: pytest
     owned = PartitionState(TOPIC, 1)
     keeper, others, _ = _gatekeeper(GROWN, owned)
     waived: set[tuple[int, int]] = set()
-    keeper._members.views.waived = lambda _: set(waived)  # type: ignore[method-assign]
+    keeper._assignment.views.waived = lambda _: set(waived)  # type: ignore[method-assign]
     looks: list[float] = []
     took = 0.0
     look = keeper.opened

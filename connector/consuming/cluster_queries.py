@@ -10,7 +10,7 @@ from ..link import ClusterLink
 from ..metadata import cluster_id_of
 from .callers import Serial, alone
 from .commit_notes import shown
-from .membership import Membership
+from .starting import Starter
 
 
 class ClusterQueries(Serial):
@@ -19,7 +19,7 @@ class ClusterQueries(Serial):
     # A handler's close() is put off to the end of a call: it would free the client beneath it.
     _closed: bool
     _raw: Consumer
-    _members: Membership
+    _starter: Starter
     _link: ClusterLink
 
     @alone
@@ -48,7 +48,7 @@ class ClusterQueries(Serial):
     def _listed(self, topic: str | None, timeout: float) -> Any:
         self._check_handle()  # again: another thread may have closed it meanwhile
         if topic is not None:
-            return self._members.starter.listed(topic, timeout)
+            return self._starter.listed(topic, timeout)
         return self._link.admin.client.list_topics(
             timeout=timeout
         )  # the consumer's own may not return while its group rebalances

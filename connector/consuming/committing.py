@@ -8,11 +8,9 @@ are committed here, on the polling thread, and none is on its way when a revocat
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import retry_if_result, stop_after_delay, wait_fixed
@@ -25,17 +23,18 @@ from .. import clock
 from ..attempts import Attempts
 from ..config import ConsumerSettings
 from ..kafka_errors import COORDINATOR_MOVES, translate
+from ..link.cluster_link import ClusterLink
 from ..messages import Place
+from .assignment import Assignment
+from .callbacks import Callbacks
 from .commit_notes import shown
-from .ending import has_failed, is_silent
+from .commits_in_flight import CommitsInFlight
+from .ending import is_silent
+from .gates.gating import Gatekeeper
 from .group_metadata import TransactionalOffsets
-from .membership import Membership
 from .partition_state import PartitionState
 from .records.strays import Strays
 from .view import View
-
-if TYPE_CHECKING:
-    from .gates.gating import Gatekeeper
 
 _LOG = logging.getLogger("keyorder.consumer")
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
@@ -82,20 +81,29 @@ class Committer:
     acknowledged: how many offsets the broker has taken. given_up: nothing is committed any more, see `give_up_if_silent`.
     """
 
-    strays: Strays
-    gates: Gatekeeper
-
-    def __init__(self, raw: Consumer, settings: ConsumerSettings, members: Membership, bootstrap_servers: str) -> None:
-        self._raw, self._settings, self._members = raw, settings, members
-        self._bootstrap = bootstrap_servers
+    def __init__(
+        self,
+        raw: Consumer,
+        settings: ConsumerSettings,
+        assignment: Assignment,
+        callbacks: Callbacks,
+        gates: Gatekeeper,
+        strays: Strays,
+        link: ClusterLink,
+    ) -> None:
+        self._raw, self._settings, self._assignment, self._callbacks = raw, settings, assignment, callbacks
+        self._gates, self._strays, self._link = gates, strays, link
         self._next_commit = clock.now() + settings.auto_commit_interval
         self._next_idle = clock.now() + _IDLE_RECOMMIT
-        self.transactions = TransactionalOffsets(settings, members)
+        self.transactions = TransactionalOffsets(settings, assignment, gates)
         self._ask_again_at = self._proved_at = self._proof_took = 0.0
         self.stirred = self.given_up = False
         self.acknowledged = 0
-        # Asynchronous commits whose answers have not come, in the order in which they were sent. Without a state: settled.
-        self._pending: dict[Place, deque[tuple[PartitionState | None, TopicPartition]]] = {}
+        self._in_flight: CommitsInFlight[PartitionState] = CommitsInFlight()
+
+    def stir(self) -> None:
+        """The application has done something that a position may be proven by."""
+        self.stirred = True
 
     @property
     def due_at(self) -> float:
@@ -107,138 +115,23 @@ class Committer:
         now = clock.now()
         if self._settings.auto_commit and now >= self._next_commit:
             self._next_commit = now + self._settings.auto_commit_interval
-            for owned in self._members.owned.values():
+            for owned in self._assignment.owned.values():
                 if owned.started:
                     self._settle_tail(owned)
-            self._try([o for o in self._members.owned.values() if o.started and o.uncommitted])
+            self._try([o for o in self._assignment.owned.values() if o.started and o.uncommitted])
         if now >= self._next_idle:
             self._next_idle = now + _IDLE_RECOMMIT
-            self._try([o for o in self._members.owned.values() if o.committed is not None])
-
-    def store(self, places: list[TopicPartition]) -> None:
-        """The application has processed up to these offsets. Those of others are passed over, unless there are no more."""
-        self.stirred, taken = True, False
-        refused: KafkaError | None = None
-        for place in places:
-            owned = self._members.owned.get((place.topic, place.partition))
-            if owned is None:
-                if place.topic not in self._members.topics() and len(places) == 1:
-                    # The client library's own refusal: it depends on whether it has heard of the topic.
-                    self._raw.store_offsets(offsets=[TopicPartition(place.topic, place.partition, place.offset)])
-                refused = refused or KafkaError(KafkaError._STATE, f"{place.topic}[{place.partition}] is not assigned")
-                continue
-            taken = True
-            if place.offset < 0:
-                continue  # it names nothing, as in commit()
-            owned.stored, owned.stored_note = place.offset, place.metadata or ""
-            owned.done_up_to(place.offset)
-        if refused is not None and not taken:
-            raise KafkaException(refused)
-
-    def by_application(self, places: list[TopicPartition] | None, asynchronous: bool) -> list[TopicPartition] | None:
-        """commit() of the application. Raises KafkaException as confluent_kafka does.
-
-        asynchronous: returns None at once; the next polls learn what became of it. The broker takes commits of one
-        member in their order, so a later one never loses against it.
-        """
-        self.stirred = True
-        owned_places: dict[PartitionState, int] = {}
-        notes: dict[PartitionState, str] = {}
-        epochs: dict[PartitionState, int] = {}
-        others: list[TopicPartition] = []
-        if places is None:
-            for owned in self._members.owned.values():
-                if owned.started and (self._settings.auto_store or owned.stored is not None):
-                    owned.skip_tail()
-                    if self._settings.auto_store:
-                        owned.done_with_all()
-                    if owned.uncommitted:
-                        owned_places[owned] = owned.processed
-                        notes[owned] = owned.stored_note
-        for place in places or []:
-            if place.offset < 0:
-                continue  # as the client library does: it names nothing
-            owned_ = self._members.owned.get((place.topic, place.partition))
-            if owned_ is None:
-                self._check_unmanaged(place)
-                others.append(place)
-                continue
-            owned_.done_up_to(place.offset)
-            owned_places[owned_] = owned_.processed
-            if place.metadata:
-                notes[owned_] = place.metadata
-            if place.leader_epoch is not None and owned_.processed == place.offset:
-                epochs[owned_] = place.leader_epoch
-        if owned_places and self.given_up:
-            raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, "Commit failed: Local: Timed out: the consumer is closed")
-            )
-        if owned_places and self._expelled():
-            if asynchronous:
-                self._raw.commit(asynchronous=True)  # refused: on_commit hears of it
-                return None
-            text = "Commit failed: Local: Group partition assignment lost"
-            raise KafkaException(KafkaError(KafkaError._ASSIGNMENT_LOST, text))
-        if not owned_places and not others:
-            # Nothing new is an error of the call, or where nobody waits for it, one that on_commit hears of.
-            nothing = [TopicPartition(*owned.place) for owned in self._members.owned.values()]
-            if places is not None:
-                nothing = [TopicPartition(place.topic, place.partition) for place in places]
-            if not asynchronous:
-                if has_failed(self._raw):
-                    raise KafkaException(KafkaError(KafkaError._FATAL, "Commit failed: Local: Fatal error"))
-                if places is None:
-                    self._check_not_lost()
-                raise KafkaException(KafkaError(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored"))
-            self._raw.commit(offsets=nothing, asynchronous=True)
-            return None
-        if asynchronous:
-            self._send(owned_places, notes, epochs, others)
-            return None
-        if places is None:
-            self._check_not_lost()
-        results = self._commit(owned_places, notes, told=False, epochs=epochs, others=others)
-        for result in results:
-            if result.error is not None:
-                raise KafkaException(result.error)
-        if places is None:
-            # As the client library does: the whole assignment, with no offset where there was nothing to commit.
-            said = {(result.topic, result.partition) for result in results}
-            results = [*results, *(TopicPartition(*place) for place in self._members.owned if place not in said)]
-            results.sort(key=lambda result: (result.topic, result.partition))
-        return shown(results)
-
-    def _check_unmanaged(self, place: TopicPartition) -> None:
-        """Of a partition that this member does not own: on a managed topic its owner's commits open gates, and no other's."""
-        views = self._members.views
-        views.follow(place.topic)
-        if not views.await_look(place.topic, clock.now(), _LOOK_PATIENCE):
-            text = f"{place.topic}[{place.partition}] is not assigned, and nothing tells whether its topic is managed"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
-        if views.timeline(place.topic) is not None:
-            text = (
-                f"{place.topic}[{place.partition}] is not assigned to this member, and gates of other partitions may wait "
-                "for its offset: use keyorder groups reset"
-            )
-            raise KafkaException(KafkaError(KafkaError._STATE, text))
-
-    def _check_not_lost(self) -> None:
-        """Raise _ASSIGNMENT_LOST where the library knows so. It has stored nothing to commit, and asks nobody."""
-        try:
-            self._raw.commit(asynchronous=False)
-        except KafkaException as refused:
-            if refused.args[0].code() == KafkaError._ASSIGNMENT_LOST:
-                raise
+            self._try([o for o in self._assignment.owned.values() if o.committed is not None])
 
     def give_up_if_silent(self, patience: float) -> bool:
         """Commit nothing more if the group's coordinator does not answer within `patience` seconds: nobody would answer that.
 
         True where it is so. Where nobody has anything to commit it is not asked.
         """
-        owned = self._members.owned
-        if self._members.fetching.manual:
+        owned = self._assignment.owned
+        if self._assignment.fetching.manual:
             owned = {place: o for place, o in owned.items() if self._settings.auto_commit and o.uncommitted}
-        place = next((place for place in [*owned, *(p for p, sent in self._pending.items() if sent)]), None)
+        place = next(iter([*owned, *self._in_flight.places()]), None)
         if place is not None and not self.given_up and self._is_silent(place, patience):
             self.given_up = True
             _LOG.warning(
@@ -254,7 +147,7 @@ class Committer:
             return False
         # Offsets of an open transaction keep the answer to a reader of what is committed back; these clients are none.
         try:
-            self._members.starter.link.commits.read([self._settings.group], [place], patience)
+            self._link.commits.read([self._settings.group], [place], patience)
         except NotAuthorizedError:
             return False  # an answer too
         except KeyorderError:
@@ -266,23 +159,15 @@ class Committer:
 
         patience: seconds, once nobody has been waited for.
         """
-        place = next((place for place, sent in self._pending.items() if sent), None)
+        place = next(iter(self._in_flight.places()), None)
         return place is not None and (self.given_up or is_silent(self._raw, place, patience))
 
     def arrived(self, error: KafkaError | None, results: list[TopicPartition]) -> None:
         """What became of an asynchronous commit. Inside the client library's poll: nothing is raised here."""
         for result in results:
-            # A commit that named no offset is answered at once, before those on their way.
-            sent = self._pending.get((result.topic, result.partition)) if result.offset >= 0 else None
-            if not sent or all(place.offset != result.offset for _, place in sent):
-                continue  # nobody waits for it; those that are waited for come later
-            while sent:
-                owned, place = sent.popleft()
-                if place.offset != result.offset:
-                    continue  # of an earlier commit whose answer said nothing of this partition
-                if owned is not None and error is None and result.error is None:
-                    self._acknowledged(owned, place)
-                break
+            answered = self._in_flight.answered(result)
+            if answered is not None and error is None and result.error is None:
+                self._acknowledged(*answered)
         self._told(error, results)
 
     @property
@@ -304,8 +189,8 @@ class Committer:
             return
         self.stirred = False
         due: dict[PartitionState, int] = {}
-        views = {topic: self._members.view(topic) for topic in self._members.topics()}
-        for owned in list(self._members.owned.values()):
+        views = {topic: self._assignment.view(topic) for topic in self._assignment.topics()}
+        for owned in list(self._assignment.owned.values()):
             view = views[owned.topic]
             if not owned.started or owned.settled_in is view.timeline:
                 continue
@@ -328,11 +213,11 @@ class Committer:
         # What others can see decides, not what was done here once: a later commit may have carried an older epoch.
         owed = partial(proof_due, timeline, owned.partition, owned.acknowledged)
         newest = timeline.newest.number
-        if owed(self.gates.proven_epoch(owned, owned.processed)):
+        if owed(self._gates.proven_epoch(owned, owned.processed)):
             return True
         if owned.flushed >= newest and not owed(newest):
             owned.settled_in = timeline
-        elif flushed and self.gates.current(owned.topic):
+        elif flushed and self._gates.current(owned.topic):
             owned.proof_looked = owned.progress(view)
         return False
 
@@ -342,12 +227,12 @@ class Committer:
         True without asking where there is no group to ask, or where the broker fences what is made of the records: in
         transactions.
         """
-        if self._members.fetching.manual or self.transactions.used:
+        if self._assignment.fetching.manual or self.transactions.used:
             return True
         said: dict[PartitionState, int] = {}
         notes: dict[PartitionState, str] = {}
         for o in owned:
-            last = self._last_sent(o)
+            last = self._in_flight.last(o.place, o)
             if o.started and (last is not None or o.committed is not None):
                 said[o] = o.committed or 0 if last is None else last.offset
                 notes[o] = o.note if last is None else note_of(last.metadata)
@@ -355,13 +240,13 @@ class Committer:
 
     def on_revoke(self, owned: list[PartitionState]) -> None:
         """The last commit of partitions that are about to go. None is on its way any more when this returns."""
-        sent = {o: last for o in owned if (last := self._last_sent(o)) is not None}
+        sent = {o: last for o in owned if (last := self._in_flight.last(o.place, o)) is not None}
         if sent and not self._settings.auto_commit:
             # Sent behind them on the same connection: when this one is answered, so are they.
             self._patiently(
                 {o: last.offset for o, last in sent.items()}, {o: note_of(last.metadata) for o, last in sent.items()}
             )
-        if self._settings.auto_commit and not self.strays.pending:
+        if self._settings.auto_commit and not self._strays.pending:
             for o in owned:
                 if o.started:
                     self._settle_tail(o)
@@ -370,18 +255,7 @@ class Committer:
                 # The next owner starts where this commit says: passing trouble is worth waiting for.
                 self._patiently({o: o.processed for o in due})
         for o in owned:
-            self._settled(o)
-
-    def _settled(self, owned: PartitionState) -> None:
-        """Its commits have been answered. The library tells of that in a later poll: each is kept to be known again then."""
-        pending = self._pending.get(owned.place)
-        if pending:
-            self._pending[owned.place] = deque((None, place) for _, place in pending)
-
-    def _last_sent(self, owned: PartitionState) -> TopicPartition | None:
-        """The newest asynchronous commit of a partition whose answer is awaited, of this ownership alone."""
-        pending = self._pending.get(owned.place)
-        return pending[-1][1] if pending and pending[-1][0] is owned else None
+            self._in_flight.settle(o.place)
 
     def _patiently(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None) -> None:
         Attempts(
@@ -405,13 +279,13 @@ class Committer:
         passed = flushed_epoch(timeline, owned.partition, owned.processed if owned.unfinished else owned.returned)
         if passed <= owned.flushed:
             return True
-        listener = self._members.listener
+        listener = self._callbacks.listener
         if listener is not None and crosses(timeline, owned.partition, owned.flushed, passed):
             place = TopicPartition(owned.topic, owned.partition)
-            if not self._members.guarded(lambda: listener.on_partition_key_maybe_revoked([place])):
+            if not self._callbacks.guarded(lambda: listener.on_partition_key_maybe_revoked([place])):
                 return False
         owned.flushed = passed
-        self.gates.moved(owned.topic)
+        self._gates.moved(owned.topic)
         return True
 
     def _learn_unknown(self) -> None:
@@ -430,7 +304,7 @@ class Committer:
                 if place.offset >= 0:
                     owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
                     owned.processed = max(owned.processed, place.offset)
-                    self.gates.moved(owned.topic)
+                    self._gates.moved(owned.topic)
 
     def _try(self, owned: list[PartitionState]) -> None:
         if owned and not self.transactions.used:
@@ -438,10 +312,10 @@ class Committer:
 
     def _attempt(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None) -> _Outcome:
         """Commit. AGAIN when the group or the coordinator is in passing trouble: the next turn tries again."""
-        if self.given_up or self._expelled():
+        if self.given_up or self.expelled():
             return _Outcome.GONE
         try:
-            results = self._commit(offsets, notes)
+            results = self.commit(offsets, notes)
         except KafkaException as raised:
             code = raised.args[0].code()
             if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY, KafkaError._FATAL):
@@ -449,21 +323,21 @@ class Committer:
             if code in _PASSING:
                 return _Outcome.AGAIN
             raise translate(
-                raised.args[0], "commit the offsets of", f"group {self._settings.group}", self._bootstrap
+                raised.args[0], "commit the offsets of", f"group {self._settings.group}", self._link.servers
             ) from raised
         codes = {result.error.code() for result in results if result.error is not None}
         if not codes:
             return _Outcome.DONE
         return _Outcome.GONE if codes == {KafkaError.UNKNOWN_TOPIC_OR_PART} else _Outcome.AGAIN
 
-    def _expelled(self) -> bool:
+    def expelled(self) -> bool:
         """Whether the client library has left the group with this static member, and nobody has been told yet.
 
         After max.poll.interval.ms or a session without an answer it forgets its member id at once, and tells of the lost
         partitions in a later poll. For the broker a commit in between is another process under the same group.instance.id:
         it answers FENCED_INSTANCE_ID, which is fatal to the library. It would have joined again a moment later.
         """
-        if not self._settings.static or self._members.fetching.manual:
+        if not self._settings.static or self._assignment.fetching.manual:
             return False
         # Twice: between two answers the library looks at its timers, which may be due since the process stood still.
         return not self._raw.memberid() or not self._raw.memberid()
@@ -485,23 +359,24 @@ class Committer:
                 # The application's word of this position stands until it says another.
                 note = owned.note if offset == owned.committed or not self._settings.auto_commit else ""
             owned.ahead_sent = owned.ahead(offset)
-            metadata = metadata_of(max(self.gates.proven_epoch(owned, offset), 0), note, owned.ahead_sent)
+            metadata = metadata_of(max(self._gates.proven_epoch(owned, offset), 0), note, owned.ahead_sent)
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata, epochs.get(owned, -1)))
         return places
 
-    def _send(
+    def send(
         self,
         offsets: dict[PartitionState, int],
         notes: dict[PartitionState, str],
         epochs: Mapping[PartitionState, int],
         others: list[TopicPartition],
     ) -> None:
+        """Commit without waiting, see `commit`; `arrived` is told what became of it."""
         places = self._places(offsets, notes, epochs)
         self._raw.commit(offsets=[*places, *others], asynchronous=True)
         for place, owned in zip(places, offsets, strict=True):
-            self._pending.setdefault(owned.place, deque()).append((owned, place))
+            self._in_flight.add(owned, place)
 
-    def _commit(
+    def commit(
         self,
         offsets: dict[PartitionState, int],
         notes: dict[PartitionState, str] | None = None,
@@ -509,7 +384,11 @@ class Committer:
         epochs: Mapping[PartitionState, int] = _NONE,
         others: Iterable[TopicPartition] = (),
     ) -> list[TopicPartition]:
-        """told: whether on_commit hears of it. Who waits for his own commit has its result. others: of nobody's here."""
+        """Commit and wait for the broker. Returns its answer for each partition; raises KafkaException where it has none.
+
+        notes: the application's metadata; None where it is keyorder that commits. told: whether on_commit hears of it: who
+        waits for his own commit has its result. epochs: leaders'. others: of partitions that are nobody's here.
+        """
         places = self._places(offsets, notes, epochs)
         try:
             results = self._raw.commit(offsets=[*places, *others], asynchronous=False) or []
@@ -521,21 +400,21 @@ class Committer:
         for place, owned in zip(places, offsets, strict=True):
             result = by_place.get(owned.place)
             if result is not None and result.error is None:
-                self._settled(owned)  # answered before this one, whatever they said
+                self._in_flight.settle(owned.place)  # answered before this one, whatever they said
                 self._acknowledged(owned, place)
         if told:
             self._told(None, results)
         return results
 
     def _acknowledged(self, owned: PartitionState, place: TopicPartition) -> None:
-        if self._members.owned.get(owned.place) is owned:
+        if self._assignment.owned.get(owned.place) is owned:
             self.acknowledged += 1
             owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
             owned.ahead_committed = owned.ahead_sent
-            self.gates.moved(owned.topic)
+            self._gates.moved(owned.topic)
 
     def _told(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         """What on_commit raises is raised later: here it would pass for an error of the commit."""
         on_commit = self._settings.on_commit
         if on_commit is not None:
-            self._members.guarded(lambda: on_commit(error, shown(places)))
+            self._callbacks.guarded(lambda: on_commit(error, shown(places)))

@@ -24,6 +24,9 @@ from ..messages import place_of, with_words
 from ..never_made import never_made
 from ..weakly import weakly
 from . import ending
+from .application_commits import ApplicationCommits
+from .assignment import Assignment
+from .callbacks import Callbacks, RebalanceCallback
 from .callers import Callers, Serial, alone
 from .cluster_queries import ClusterQueries
 from .committing import Committer
@@ -35,7 +38,7 @@ from .gates.origins import OriginWatch
 from .gates.positions import GroupPositions
 from .group_metadata import GroupMetadata
 from .listener import KeyRebalanceListener, hears_of_keys
-from .membership import Membership, RebalanceCallback
+from .membership import Membership
 from .metadata_refresher import MetadataRefresher
 from .partition_control import PartitionControl
 from .records.batches import Item
@@ -88,15 +91,14 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
         self._settings, theirs = consumer_settings(given(config, kwargs))
-        bootstrap = str(theirs.get("bootstrap.servers"))
         # Nothing below holds the consumer itself, so that one that is dropped is freed, and leaves its group, at once.
-        members: Membership
         commits: Committer
+        callbacks = self._callbacks = Callbacks()
         theirs["on_commit"] = lambda error, places: commits.arrived(error, places)
         self._callers = Callers()
         self._closed = True  # until there is something to close: what follows may raise
         self._closing = self._close_later = False
-        self._raw = Consumer(wrapped(theirs, lambda call: members.told_event(call)))
+        self._raw = Consumer(wrapped(theirs, callbacks.told_event))
         self._refresher = MetadataRefresher(self._raw)
         connection = connection_of(theirs)
         self._link = ClusterLink(connection)
@@ -104,27 +106,34 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
         self._positions = GroupPositions(self._link, self._settings.group)
         isolation = str(theirs.get("isolation.level", "read_committed"))
         committed_only = isolation == "read_committed"
-        starter = Starter(self._raw, self._link, self._settings.group, self._settings.start_at_latest, committed_only)
-        members = self._members = Membership(self._raw, self._settings, self._view, starter)
-        commits = self._commits = Committer(self._raw, self._settings, self._members, bootstrap)
+        starter = self._starter = Starter(
+            self._raw, self._link, self._settings.group, self._settings.start_at_latest, committed_only
+        )
+        self._assignment = Assignment(self._raw, self._settings, self._view)
         self._origins = OriginWatch(self._link, self._settings.group)
         self._early = EarlyReleases(self._settings, connection, isolation) if self._settings.early_release else None
-        self._gates = Gatekeeper(self._settings, self._members, self._positions, self._origins, self._early)
-        self._status = GateStatus(self._settings, self._members, self._gates, self._positions, self._origins)
+        self._gates = Gatekeeper(
+            self._settings, self._assignment, callbacks, self._positions, self._origins, self._early
+        )
+        self._status = GateStatus(self._settings, self._assignment, self._gates, self._positions, self._origins)
         policy = StrayPolicy(self._settings.strays)
         self._strays = Strays(connection, self._settings.group, policy, self._settings.dead_letter_topic)
-        self._members.starts.gates = self._commits.gates = self._commits.transactions.gates = self._gates
-        self._members.commits = self._commits
-        self._commits.strays = self._strays
+        commits = self._commits = Committer(
+            self._raw, self._settings, self._assignment, callbacks, self._gates, self._strays, self._link
+        )
+        self._application_commits = ApplicationCommits(self._raw, self._settings, self._assignment, commits)
+        self._members = Membership(self._settings, self._assignment, callbacks, starter, self._gates, self._commits)
         options = {
             "keyorder.arrow.native": self._settings.arrow_native,
-            **wrapped({"error_cb": theirs.get("error_cb")}, lambda call: members.told_event(call)),
+            **wrapped({"error_cb": theirs.get("error_cb")}, callbacks.told_event),
         }
         self._delivery = Delivery(
             self._raw,
             self._settings,
-            self._view,
+            self._assignment,
+            callbacks,
             self._members,
+            starter,
             self._commits,
             self._gates,
             self._status,
@@ -132,7 +141,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
             options,
             weakly(self._between),
         )
-        self._out = self._delivery.out
+        self._out = self._assignment.out
         self._closed = False
         # Threads do not keep a consumer that nobody has any more; without it they end.
         others = (self._early, self._members.overlooked, self._members.growth)
@@ -265,7 +274,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
 
     def figures(self) -> ConsumerFigures:
         """What it holds and knows now, for metrics; see `keyorder.metrics`. Any thread may ask, and nobody is waited for."""
-        now, shut, owned = clock.now(), dict(self._gates.shut), dict(self._members.owned)
+        now, shut, owned = clock.now(), dict(self._gates.shut), dict(self._assignment.owned)
         topics = {topic for topic, _ in owned}
         timelines = {topic: self._view.timeline(topic) for topic in topics}
         return ConsumerFigures(
@@ -295,7 +304,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
         if self._settings.auto_store:
             text = "store_offsets needs enable.auto.offset.store=false: otherwise poll() stores by itself"
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
-        self._commits.store(_places("store", message, offsets))
+        self._application_commits.store(_places("store", message, offsets))
 
     @alone
     def commit(  # type: ignore[override]  # one signature for their six
@@ -322,7 +331,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
         places = _places("commit", message, offsets) if message is not None or offsets is not None else None
-        return self._commits.by_application(places, returns)
+        return self._application_commits.commit(places, returns)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka.Consumer.set_sasl_credentials; for the clients beside it as well."""
@@ -338,7 +347,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
                 "keyorder.gate=key delivers some records behind later offsets, and a transaction's offsets would pass them: "
                 "set keyorder.gate=partition where offsets go through transactions"
             )
-        self._commits.transactions.used = True
+        self._commits.transactions.begin()
         return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
 
     @alone
@@ -347,7 +356,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
 
         (key_epoch, offset) is a version: it grows along the records of one key, across partitions.
         """
-        return self._members.view(topic).routing.entered(key, partition, offset)
+        return self._assignment.view(topic).routing.entered(key, partition, offset)
 
     @alone
     def may_have(self, topic: str, key: bytes, partition: int) -> bool:
@@ -355,9 +364,9 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
 
         partition: where the key was seen last, which counts while the topic's layout has never changed.
         """
-        view = self._members.view(topic)
+        view = self._assignment.view(topic)
         home = view.routing.of(key).home if view.managed and len(view.timeline.epochs) > 1 else partition
-        owned = self._members.owned.get((topic, home))
+        owned = self._assignment.owned.get((topic, home))
         if owned is None or not owned.started or not self._gates.current(topic):
             return False
         return not any(gate.topic == topic and gate.partition == home for gate in self.gates())
@@ -415,7 +424,7 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
                     self._link.close,  # as above
                 ]
             )
-        self._members.raise_pending(closing=True)
+        self._callbacks.raise_pending(closing=True)
 
     def _close_columns(self) -> None:
         if self._delivery.columns is not None:

@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from .. import clock
 from ..config import ConsumerSettings
 from ..interruptible import raise_lost
-from ..messages import Place
+from .assignment import Assignment
+from .callbacks import Callbacks
 from .committing import Committer
 from .gates.gate_status import GateStatus
 from .gates.gating import Gatekeeper
@@ -23,10 +24,10 @@ from .membership import Membership
 from .membership_check import MembershipCheck
 from .progress import Phase, Progress
 from .records.batches import items_of
-from .records.delivery_buffer import DeliveryBuffer, tells_of_no_position
+from .records.delivery_buffer import tells_of_no_position
 from .records.reading import Intake
 from .records.strays import Strays
-from .view import ViewKeeper
+from .starting import Starter
 
 if TYPE_CHECKING:
     from ..arrow.consuming import ColumnSource
@@ -49,8 +50,10 @@ class Delivery:
         self,
         raw: Consumer,
         settings: ConsumerSettings,
-        view: ViewKeeper,
+        assignment: Assignment,
+        callbacks: Callbacks,
         members: Membership,
+        starter: Starter,
         commits: Committer,
         gates: Gatekeeper,
         status: GateStatus,
@@ -58,21 +61,18 @@ class Delivery:
         options: Mapping[str, Any],
         between: Callable[[], bool | None],
     ) -> None:
-        self._raw, self._settings, self._view, self._members = raw, settings, view, members
+        self._raw, self._settings, self._assignment, self._members = raw, settings, assignment, members
+        self._view, self._fetching, self._callbacks = assignment.views, assignment.fetching, callbacks
         self._commits, self._gates, self._status, self._strays = commits, gates, status, strays
         self._options, self._between = options, between
         self._progress = Progress()
-        self._intake = Intake(settings, members, view, gates, strays, self._progress)
-        self.out = DeliveryBuffer(members)
-        self._intake.ready = gates.ready = self.out.ready
-        members.before_revoke = self.drop
-        members.fetching.before_fetch = lambda places: None
+        self._intake = Intake(settings, assignment, members, starter, gates, strays, self._progress)
+        self.out = assignment.out
         self.columns: ColumnSource | None = None
         self._columnar = False
         self._failure: Exception | None = None
-        self._returned: set[Place] = set()
         self._last_raw = clock.now()
-        self._membership_check = MembershipCheck(members, commits)
+        self._membership_check = MembershipCheck(assignment, commits)
 
     def take(self, wanted: int, timeout: float | None, events: bool = True, room: int = 0) -> None:
         """The engine: settle what was returned before, let in what may be delivered, wait for more in the delivery buffer.
@@ -137,7 +137,7 @@ class Delivery:
 
     def book(self) -> None:
         """The application is back, with whatever call: what it was given last has been returned."""
-        self.out.book(self._returned, self._finished)
+        self.out.book(self._finished)
 
     def finish_returned(self) -> None:
         """The application is back for more: what it was given last is processed, if it left that to us."""
@@ -150,14 +150,15 @@ class Delivery:
         self._finished()
 
     def _finished(self) -> None:
-        self._commits.stirred |= bool(self._returned)
-        for place in self._returned:
-            owned = self._members.owned.get(place)
+        if self.out.returned:
+            self._commits.stir()
+        for place in self.out.returned:
+            owned = self._assignment.owned.get(place)
             if owned is not None:
                 owned.unfinished = False
                 if self._settings.auto_store and self._settings.auto_commit:
                     owned.done_with_all()
-        self._returned.clear()
+        self.out.returned.clear()
 
     def move(self, change: Callable[[], None]) -> None:
         """Do what changes positions or queues. Inside a callback the turn around it says what an exception leaves."""
@@ -165,11 +166,6 @@ class Delivery:
         self._progress.phase = max(Phase.MOVING, before)
         change()
         self._progress.phase = before
-
-    def drop(self, places: set[Place]) -> None:
-        """Drop what the application has not seen: its new owner starts before it, or a seek left it behind."""
-        self.out.drop(places, self._intake.waiting)
-        self._returned -= places
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -242,19 +238,18 @@ class Delivery:
         self._status.explain()
         self._fetch(wanted, wait)
         self._intake.sort()
-        if self._intake.ended:
-            self._intake.ended = False
-            self._commits.stirred = True
-        self._members.raise_pending()
+        if self._intake.saw_end():
+            self._commits.stir()
+        self._callbacks.raise_pending()
         self._members.stopped.raise_if_all()
 
     def _fetch(self, wanted: int, wait: float) -> None:
         """Let the client library hand over what it has, into the intake, and call its callbacks."""
-        fetching = self._members.fetching
+        fetching = self._fetching
         silent = fetching.silent(clock.now())
         if silent:
             self.move(lambda: fetching.again(silent))
-        if not self._intake.waiting:
+        if not self.out.waiting:
             if fetching.standing_still:
                 self.move(fetching.go_on)
         elif clock.now() - self._last_raw < _KEEPALIVE:
@@ -295,18 +290,18 @@ class Delivery:
         phase = self._progress.phase
         if phase is Phase.REST:
             return
-        fetching = self._members.fetching
+        fetching = self._fetching
         # The binding drops the traceback of a callback that raises: an exception does not show that it cut a rebalance short.
         if self._members.rebalancing or (phase is Phase.LIBRARY and not fetching.as_assigned()):
             phase = Phase.REBALANCE
         if phase is Phase.LIBRARY:
             # Only what is missing: to fetch everything again would never end under a signal every 20 ms.
             thrown_away = fetching.thrown_away(self.columns is not None and self.columns.in_hand)
-            self.out.drop_unjudged({owned.place for owned in thrown_away}, self._intake.waiting)
+            self.out.drop_unjudged({owned.place for owned in thrown_away})
             fetching.again(thrown_away)
         else:
-            self.out.drop_all(self._intake.waiting)
-            for owned in self._members.owned.values():
+            self.out.drop_all()
+            for owned in self._assignment.owned.values():
                 if owned.started:
                     owned.begin_again()
             self._gates.begin_again()
@@ -333,12 +328,12 @@ class Delivery:
         self._columnar = True
         self.columns = ColumnSource.of(self._raw, native(self._options), self._options.get("error_cb"))
         if self.columns is not None:
-            self._members.fetching.before_fetch = self.columns.route
+            self._fetching.tell_before(self.columns.route)
             # What waits in the client library or has not been judged yet is fetched again, as columns.
             self._recover()
             self._progress.phase = Phase.MOVING
-            self.out.drop_unjudged(set(self._members.owned), self._intake.waiting)
-            self._members.fetching.begin_anew()
+            self.out.drop_unjudged(set(self._assignment.owned))
+            self._fetching.begin_anew()
             self._progress.phase = Phase.REST
 
     def _patience(self, deadline: float | None, now: float) -> float:

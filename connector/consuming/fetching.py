@@ -20,18 +20,24 @@ class Fetching:
     """The client library's assignment. Used by the polling thread alone.
 
     owned: all partitions of this member. manual: the application assigns by itself, without the group's assignor.
-    before_fetch: called with what is about to be assigned.
     """
-
-    before_fetch: Callable[[list[Place]], None]
 
     def __init__(self, raw: Consumer, settings: ConsumerSettings, owned: dict[Place, PartitionState]) -> None:
         self.raw, self._settings, self._owned = raw, settings, owned
         self.manual = False
+        self._before_fetch: Callable[[list[Place]], None] = lambda places: None
         self._standing_still = False
         self._unsure: dict[Place, float] = {}
         # What the application paused and this member does not own now: as in the client library, only a resume ends a pause.
         self._paused_away: set[Place] = set()
+
+    def tell_before(self, before_fetch: Callable[[list[Place]], None]) -> None:
+        """Call this with the places of what is about to be assigned."""
+        self._before_fetch = before_fetch
+
+    def by_hand(self) -> None:
+        """The application assigns from now on."""
+        self.manual = True
 
     @property
     def _by_delta(self) -> bool:
@@ -57,12 +63,12 @@ class Fetching:
                 owned.paused_by_user = True
                 self._paused_away.discard(owned.place)
         if self._by_delta:
-            self.before_fetch([o.place for o in more])
+            self._before_fetch([o.place for o in more])
             self.raw.incremental_assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
         else:
             # An eager member can only replace its assignment: those already running go on where they are.
             more = [o for o in self._owned.values() if o.fetching]
-            self.before_fetch([o.place for o in more])
+            self._before_fetch([o.place for o in more])
             self.raw.assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
         for owned in more:
             owned.taken = -1

@@ -6,31 +6,29 @@ OrderedProducer finds them there; a stock producer sees bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from confluent_kafka import TopicPartition
 
 from ...partitioner.errors import ConfigError
 from ...partitioner.gates.starts import epoch_of, metadata_of, note_of
 from ..config import ConsumerSettings
-from .membership import Membership
+from .assignment import Assignment
+from .gates.gating import Gatekeeper
 from .partition_state import PartitionState
-
-if TYPE_CHECKING:
-    from .gates.gating import Gatekeeper
 
 
 class TransactionalOffsets:
     """What a consumer's offsets in transactions are. Used by the thread that polls and sends."""
 
-    gates: Gatekeeper
-
-    def __init__(self, settings: ConsumerSettings, members: Membership) -> None:
-        self._settings, self._members = settings, members
+    def __init__(self, settings: ConsumerSettings, assignment: Assignment, gates: Gatekeeper) -> None:
+        self._settings, self._assignment, self._gates = settings, assignment, gates
         self._sent: dict[PartitionState, TopicPartition] = {}
         self._by_ours = False
         self.used = False
         self.unknown: set[PartitionState] = set()
+
+    def begin(self) -> None:
+        """The application may send this consumer's offsets by a producer from now on."""
+        self.used = True
 
     @property
     def pending(self) -> bool:
@@ -43,7 +41,7 @@ class TransactionalOffsets:
 
     def undecided(self) -> list[PartitionState]:
         """Partitions whose offset went through a transaction that has ended unknown."""
-        self.unknown = {owned for owned in self.unknown if self._members.owned.get(owned.place) is owned}
+        self.unknown = {owned for owned in self.unknown if self._assignment.owned.get(owned.place) is owned}
         return list(self.unknown)
 
     def stamp(self, positions: list[TopicPartition]) -> list[TopicPartition]:
@@ -61,11 +59,11 @@ class TransactionalOffsets:
         return [self._stamped(place) for place in positions]
 
     def _stamped(self, place: TopicPartition) -> TopicPartition:
-        owned = self._members.owned.get((place.topic, place.partition))
+        owned = self._assignment.owned.get((place.topic, place.partition))
         if owned is None or not owned.started or place.offset < 0:
             return place
         offset = owned.processed_up_to(place.offset)
-        epoch = self.gates.proven_epoch(owned, offset)
+        epoch = self._gates.proven_epoch(owned, offset)
         stamped = TopicPartition(owned.topic, owned.partition, offset, metadata_of(max(epoch, 0), place.metadata or ""))
         self._sent[owned] = stamped
         return stamped
@@ -74,12 +72,12 @@ class TransactionalOffsets:
         """The transaction was committed, aborted, or (None) nobody knows: then the broker is asked."""
         sent, self._sent = self._sent, {}
         for owned, place in sent.items():
-            if self._members.owned.get(owned.place) is not owned:
+            if self._assignment.owned.get(owned.place) is not owned:
                 continue
             if committed:
                 owned.processed = place.offset
                 owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
-                self.gates.moved(owned.topic)
+                self._gates.moved(owned.topic)
             elif committed is None:
                 self.unknown.add(owned)
 

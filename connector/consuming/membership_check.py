@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 
 from .. import clock
+from .assignment import Assignment
 from .committing import Committer
-from .membership import Membership
 from .partition_state import PartitionState
 
 # Below the shortest session that brokers allow by default: group.min.session.timeout.ms is 6 000.
@@ -30,8 +30,8 @@ class MembershipCheck:
     Being away may also mean that the application took its time: then the confirmation costs one request.
     """
 
-    def __init__(self, members: Membership, commits: Committer) -> None:
-        self._members, self._commits = members, commits
+    def __init__(self, assignment: Assignment, commits: Committer) -> None:
+        self._assignment, self._commits = assignment, commits
         self._unconfirmed = False
         self._seen = self._served = clock.now()
         self._ask_at = 0.0
@@ -50,12 +50,12 @@ class MembershipCheck:
 
     def _doubt(self, now: float, seconds: float) -> None:
         self._unconfirmed = True
-        if self._members.owned:
+        if self._assignment.owned:
             _LOG.info("nobody polled for %.1f s: records wait until the group has confirmed the membership", seconds)
         self._ask_at = now
 
     def _readable(self) -> list[PartitionState]:
-        return [owned for owned in self._members.owned.values() if owned.started]
+        return [owned for owned in self._assignment.owned.values() if owned.started]
 
     @property
     def in_doubt(self) -> bool:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from confluent_kafka import TopicPartition
 
+from .assignment import Assignment
 from .callers import Serial, alone
 from .delivery import Delivery
 from .gates.gating import Gatekeeper
 from .gates.positions import GroupPositions
 from .membership import Membership
+from .records.delivery_buffer import DeliveryBuffer
 from .records.strays import Strays
 
 
 class PartitionControl(Serial):
     """Positions, assignment by hand, seek, pause. One thread at a time."""
 
+    _assignment: Assignment
     _delivery: Delivery
     _gates: Gatekeeper
     _members: Membership
+    _out: DeliveryBuffer
     _positions: GroupPositions
     _strays: Strays
 
@@ -70,7 +74,7 @@ class PartitionControl(Serial):
         owned, offset = self._members.sought(partition)
 
         def go() -> None:
-            self._delivery.drop({owned.place})
+            self._out.drop({owned.place})
             self._members.seek(owned, offset)
             self._gates.rearm(owned.topic)
 
@@ -80,7 +84,7 @@ class PartitionControl(Serial):
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Return no more records of these partitions until resume()."""
         self._begin_with(partitions)
-        self._delivery.move(lambda: self._members.fetching.pause(partitions))
+        self._delivery.move(lambda: self._assignment.fetching.pause(partitions))
 
     @alone
     def resume(self, partitions: list[TopicPartition]) -> None:
@@ -89,8 +93,8 @@ class PartitionControl(Serial):
         places = {(p.topic, p.partition) for p in partitions}
 
         def go() -> None:
-            self._members.fetching.resume(partitions)
-            self._delivery.out.resume(places)
+            self._assignment.fetching.resume(partitions)
+            self._out.resume(places)
 
         self._delivery.move(go)
 

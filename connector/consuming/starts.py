@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
@@ -17,14 +16,11 @@ from .. import clock
 from ..config import ConsumerSettings
 from ..kafka_errors import is_passing
 from ..messages import Place
-from .fetching import Fetching
+from .assignment import Assignment
+from .gates.gating import Gatekeeper
 from .partition_state import PartitionState
 from .starting import Start, Starter
 from .stopped import StoppedTopics
-from .view import View, ViewKeeper
-
-if TYPE_CHECKING:
-    from .gates.gating import Gatekeeper
 
 _LOG = logging.getLogger("keyorder.consumer")
 _RETRY = 0.02
@@ -62,46 +58,35 @@ class _Attempt:
 
 
 class Starts:
-    """The partitions of one member that have not started yet. Used by the polling thread alone.
-
-    owned: all partitions of this member.
-    """
-
-    gates: Gatekeeper
+    """The partitions of one member that have not started yet. Used by the polling thread alone."""
 
     def __init__(
         self,
-        fetching: Fetching,
         settings: ConsumerSettings,
-        views: ViewKeeper,
+        assignment: Assignment,
         starter: Starter,
-        owned: dict[Place, PartitionState],
         stopped: StoppedTopics,
+        gates: Gatekeeper,
     ) -> None:
-        self._fetching, self._settings, self._stopped = fetching, settings, stopped
-        self._views, self._starter, self._owned = views, starter, owned
+        self._settings, self._assignment, self._starter = settings, assignment, starter
+        self._stopped, self._gates = stopped, gates
         self._waiting: dict[str, float] = {}
         self._retry_at = self._apart_until = 0.0
         self._again_at: dict[str, float] = {}
         self._warned_at: dict[str, float] = {}
-        self._physical: dict[str, int] = {}
 
     @property
     def waiting(self) -> bool:
         """Whether a start is awaited."""
         return bool(self._waiting)
 
-    def view(self, topic: str) -> View:
-        """What is known of a topic now."""
-        return self._views.view(topic, self._physical.get(topic, 1))
-
     def add(self, place: Place, now: float) -> None:
         """A partition that is owned from `now` on."""
         self._again_at.pop(place[0], None)
         self._warned_at.pop(place[0], None)
         self._stopped.goes_on(place[0])
-        self._views.follow(place[0], anew=True)
-        self.gates.assigned(place[0])
+        self._assignment.views.follow(place[0], anew=True)
+        self._gates.assigned(place[0])
         self._waiting[place[0]] = max(now, clock.now())
 
     def keep(self, topics: Set[str]) -> None:
@@ -149,9 +134,9 @@ class Starts:
 
     def _due(self, topic: str) -> bool:
         if self._stopped.begins_anew(topic):
-            self._views.follow(topic, anew=True)
+            self._assignment.views.follow(topic, anew=True)
             self._waiting[topic] = clock.now()
-        return topic not in self._views.failures and clock.now() >= self._again_at.get(topic, 0.0)
+        return topic not in self._assignment.views.failures and clock.now() >= self._again_at.get(topic, 0.0)
 
     def _late(self, since: float) -> bool:
         return clock.now() - since > self._settings.control_timeout
@@ -183,7 +168,7 @@ class Starts:
                 self._stopped.goes_on(topic)
             else:
                 since = self._waiting[topic]
-                if self._late(since) and not self._views.await_look(topic, since, 0):
+                if self._late(since) and not self._assignment.views.await_look(topic, since, 0):
                     error = StaleViewError(topic, clock.now() - since)
                     if len(topics) == 1:
                         raise error
@@ -195,19 +180,25 @@ class Starts:
         if not attempt.topics:
             return
         cluster_id = self._count_partitions(attempt)
-        managed = [topic for topic in attempt.topics if self.view(topic).managed]
-        attempt.refuse(self._starter.misidentified([self.view(topic).timeline for topic in managed], cluster_id))
-        commits = self._starter.committed((topic, p) for topic in attempt.topics for p in range(self._physical[topic]))
+        managed = [topic for topic in attempt.topics if self._assignment.view(topic).managed]
+        attempt.refuse(
+            self._starter.misidentified([self._assignment.view(topic).timeline for topic in managed], cluster_id)
+        )
+        commits = self._starter.committed(
+            (topic, p) for topic in attempt.topics for p in self._assignment.partitions(topic)
+        )
         new: dict[str, list[int]] = {topic: [] for topic in attempt.topics}
         owned: dict[str, set[int]] = {topic: set() for topic in attempt.topics}
-        for each in self._owned.values():
+        for each in self._assignment.owned.values():
             if each.topic in owned:
                 owned[each.topic].add(each.partition)
                 if not each.started:
                     new[each.topic].append(each.partition)
         self._found(attempt, commits, new, owned)
-        timelines = {topic: attempt.timelines.get(topic) or self.view(topic).timeline for topic in attempt.topics}
-        if self._fetching.manual:
+        timelines = {
+            topic: attempt.timelines.get(topic) or self._assignment.view(topic).timeline for topic in attempt.topics
+        }
+        if self._assignment.fetching.manual:
             for topic in list(attempt.topics):
                 with attempt.of(topic):
                     self._refuse_without_origins(timelines[topic], commits[topic], set(new[topic]), owned[topic])
@@ -218,10 +209,10 @@ class Starts:
         for topic in list(attempt.topics):
             with attempt.of(topic):
                 for start in found[topic]:
-                    self._begin_at(start, self._owned[topic, start.partition], asked)
+                    self._begin_at(start, self._assignment.owned[topic, start.partition], asked)
                 if any(start.end - start.offset >= _BACKLOG for start in found[topic]):
-                    self._views.await_look(topic, asked, 0)  # soon: see Intake's look at hints
-                self.gates.changed(topic)
+                    self._assignment.views.await_look(topic, asked, 0)  # soon: see Intake's look at hints
+                self._gates.changed(topic)
                 attempt.started.add(topic)
 
     def _begin_at(self, start: Start, state: PartitionState, asked: float) -> None:
@@ -237,8 +228,10 @@ class Starts:
         """Leave out those of which no look is new enough yet."""
         since = {topic: self._waiting[topic] for topic in attempt.topics}
         first = next(iter(since))
-        self._views.await_look(first, since[first], _RETRY)
-        attempt.topics = [topic for topic in attempt.topics if self._views.await_look(topic, since[topic], 0)]
+        self._assignment.views.await_look(first, since[first], _RETRY)
+        attempt.topics = [
+            topic for topic in attempt.topics if self._assignment.views.await_look(topic, since[topic], 0)
+        ]
 
     def _found(
         self,
@@ -250,30 +243,32 @@ class Starts:
         """Make the group where it has no commits yet, or leave out the topics where another member has to."""
         wanting: list[str] = []
         for topic in list(attempt.topics):
-            timeline = self.view(topic).timeline
+            timeline = self._assignment.view(topic).timeline
             attempt.timelines[topic] = timeline
             # With auto.offset.reset=error a group can only begin where its application says.
-            wanted = (self._owned[topic, p].wanted is not None for p in new[topic])
+            wanted = (self._assignment.owned[topic, p].wanted is not None for p in new[topic])
             told = self._settings.start_at_latest is None and all(wanted)
-            if not (told or self._fetching.manual) and self._starter.waits_for_founder(
+            if not (told or self._assignment.fetching.manual) and self._starter.waits_for_founder(
                 timeline, commits[topic], owned[topic]
             ):
                 attempt.topics.remove(topic)
                 continue
-            founds = not told and (0 in new[topic] or self._fetching.manual)
+            founds = not told and (0 in new[topic] or self._assignment.fetching.manual)
             if founds and self._starter.needs_initial_commit(timeline, commits[topic]):
                 wanting.append(topic)
         if not wanting:
             return
-        logs = attempt.logs = self._starter.logs((topic, p) for topic in wanting for p in range(self._physical[topic]))
+        logs = attempt.logs = self._starter.logs(
+            (topic, p) for topic in wanting for p in self._assignment.partitions(topic)
+        )
         asked = clock.now()
         founding: list[tuple[Timeline, dict[int, Commit], dict[int, int]]] = []
         for topic in wanting:
             with attempt.of(topic):
-                if not self._views.await_look(topic, asked, self._settings.control_timeout):
+                if not self._assignment.views.await_look(topic, asked, self._settings.control_timeout):
                     raise StaleViewError(topic, self._settings.control_timeout)
-                timeline = attempt.timelines[topic] = self.view(topic).timeline
-                own = {p: logs[topic, p] for p in range(self._physical[topic])}
+                timeline = attempt.timelines[topic] = self._assignment.view(topic).timeline
+                own = {p: logs[topic, p] for p in self._assignment.partitions(topic)}
                 founding.append((timeline, commits[topic], self._starter.founding(timeline, commits[topic], own)))
         made = self._starter.commit(founding)
         for timeline, known, _ in founding:
@@ -295,7 +290,7 @@ class Starts:
         if not (self._settings.ordered and timeline.ordered):
             return
         opened = Gates(timeline).open_now(
-            lambda q: commits[q].offset if q in commits else 0, self._views.waived(timeline.topic)
+            lambda q: commits[q].offset if q in commits else 0, self._assignment.views.waived(timeline.topic)
         )
         for p in sorted(new):
             gate = opened.first_closed(p)
@@ -306,12 +301,12 @@ class Starts:
     def _count_partitions(self, attempt: _Attempt) -> str:
         """Returns the cluster's id."""
         highest: dict[str, int] = {}
-        for topic, p in self._owned:
+        for topic, p in self._assignment.owned:
             highest[topic] = max(highest.get(topic, 0), p + 1)
         counts, cluster_id = self._starter.counts(attempt.topics)
         for topic in list(attempt.topics):
             with attempt.of(topic):
                 if topic not in counts:
                     raise TopicNotFoundError(topic)
-                self._physical[topic] = max(counts[topic], highest.get(topic, 1))
+                self._assignment.counted(topic, max(counts[topic], highest.get(topic, 1)))
         return cluster_id

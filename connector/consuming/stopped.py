@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 
 from ...partitioner.errors import IdentityMismatchError, KeyorderError
-from ..messages import Place
-from .fetching import Fetching
-from .partition_state import PartitionState
-from .view import ViewKeeper
+from .assignment import Assignment
+from .callbacks import Callbacks
 
 
 class StoppedTopics:
     """The stopped topics of one member, each with its error. Used by the polling thread alone.
 
-    owned: all partitions of this member. drop: forgets what the application has not seen of some. tell: what the next
-    call raises. A topic that was stopped is tried again when partitions of it are assigned anew; one that could not be
+    A topic that was stopped is tried again when partitions of it are assigned anew; one that could not be
     started is tried on.
     """
 
     def __init__(
         self,
-        owned: dict[Place, PartitionState],
-        views: ViewKeeper,
-        fetching: Fetching,
-        drop: Callable[[set[Place]], None],
-        tell: Callable[[Exception], None],
+        assignment: Assignment,
+        callbacks: Callbacks,
     ) -> None:
-        self._owned, self._views, self._fetching = owned, views, fetching
-        self._drop, self._tell = drop, tell
+        self._assignment, self._callbacks = assignment, callbacks
         self._errors: dict[str, KeyorderError] = {}
 
     def look(self) -> None:
         """Stop the topics whose timelines cannot be gone by: fetch, give out and commit nothing more of them."""
-        for topic, error in list(self._views.failures.items()):
-            places = {place for place in self._owned if place[0] == topic}
+        for topic, error in list(self._assignment.views.failures.items()):
+            places = {place for place in self._assignment.owned if place[0] == topic}
             if not places or self._errors.get(topic) is error or self.begins_anew(topic):
                 continue
             self.failed(topic, error)
-            self._drop(places)
+            self._assignment.out.drop(places)
             for place in places:
-                self._owned[place].started = False
-            self._fetching.stop(self._owned[place] for place in places)
+                self._assignment.owned[place].started = False
+            self._assignment.fetching.stop(self._assignment.owned[place] for place in places)
 
     def begins_anew(self, topic: str) -> bool:
         """Whether the topic was made again before anything of it was started: nothing of the old one is in use here."""
-        error = self._views.failures.get(topic)
-        started = any(owned.started for place, owned in self._owned.items() if place[0] == topic)
+        error = self._assignment.views.failures.get(topic)
+        started = any(owned.started for place, owned in self._assignment.owned.items() if place[0] == topic)
         return isinstance(error, IdentityMismatchError) and self._errors.get(topic) is not error and not started
 
     def failed(self, topic: str, error: KeyorderError) -> None:
@@ -54,7 +47,7 @@ class StoppedTopics:
         known = self._errors.get(topic)
         self._errors[topic] = error
         if type(known) is not type(error):
-            self._tell(error)
+            self._callbacks.raises(error)
 
     def goes_on(self, topic: str) -> None:
         """It was started."""
@@ -67,6 +60,6 @@ class StoppedTopics:
 
     def raise_if_all(self) -> None:
         """Raise where no topic goes on: a reader that has nothing else to do would seem idle, and well."""
-        topics = {topic for topic, _ in self._owned} if self._errors else set()
+        topics = {topic for topic, _ in self._assignment.owned} if self._errors else set()
         if topics and topics <= self._errors.keys():
             raise self._errors[min(topics)].with_traceback(None)

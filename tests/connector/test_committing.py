@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from keyorder.connector.config import consumer_settings
+from keyorder.connector.consuming.application_commits import ApplicationCommits
+from keyorder.connector.consuming.callbacks import Callbacks
 from keyorder.connector.consuming.committing import Committer
 from keyorder.connector.consuming.partition_state import PartitionState
 from keyorder.connector.consuming.starting import Starter
@@ -42,19 +44,23 @@ class Raw:
 def committer(raw: Raw, owned: PartitionState, **settings: object) -> Committer:
     """The commits of a member with one partition and no listener, behind no closed gate."""
     found, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g", **settings})
-    members: Any = SimpleNamespace(
+    assignment: Any = SimpleNamespace(
         owned={owned.place: owned},
         view=lambda _: SimpleNamespace(timeline=TIMELINE),
-        listener=None,
         fetching=SimpleNamespace(manual=False),
         topics=lambda: {owned.topic},
     )
-    made = Committer(raw, found, members, "localhost:1")  # type: ignore[arg-type]
     gates: Any = SimpleNamespace(
         proven_epoch=lambda o, at: 1 if at >= 5 else 0, moved=lambda topic: None, current=lambda _: True
     )
-    made.gates = made.transactions.gates = gates
-    return made
+    library: Any = raw
+    others: Any = None
+    return Committer(library, found, assignment, Callbacks(), gates, strays=others, link=others)
+
+
+def _asked(commits: Committer, place: TopicPartition, asynchronous: bool) -> None:
+    """The application's commit()."""
+    ApplicationCommits(commits._raw, commits._settings, commits._assignment, commits).commit([place], asynchronous)
 
 
 def test_an_error_of_one_partition_is_no_missing_commit() -> None:
@@ -94,7 +100,7 @@ def test_keyorders_own_commits_keep_the_metadata_of_the_application() -> None:
     owned.start_at(5)
     raw = Raw()
     commits = committer(raw, owned, **{"enable.auto.commit": False})
-    commits.by_application([TopicPartition("t", 0, 5, "mine")], asynchronous=False)
+    _asked(commits, TopicPartition("t", 0, 5, "mine"), asynchronous=False)
     assert commits.confirms([owned])
     commits._next_idle = 0.0
     commits.periodic()
@@ -108,13 +114,13 @@ def test_a_commit_on_its_way_is_confirmed_with_its_own_metadata() -> None:
     owned.learned(5, 1, "old")
     raw = Raw()
     commits = committer(raw, owned, **{"enable.auto.commit": False})
-    commits.by_application([TopicPartition("t", 0, 6, "new")], asynchronous=True)
+    _asked(commits, TopicPartition("t", 0, 6, "new"), asynchronous=True)
     assert commits.confirms([owned])
     assert raw.commits == [[(0, 6, "ko1:1;new")]] * 2
 
 
 def _sent(commits: Committer, offset: int, asynchronous: bool = True) -> None:
-    commits.by_application([TopicPartition("t", 0, offset)], asynchronous=asynchronous)
+    _asked(commits, TopicPartition("t", 0, offset), asynchronous)
 
 
 def test_a_late_answer_takes_no_other_commit_for_answered() -> None:
@@ -155,7 +161,7 @@ def test_a_commit_of_an_earlier_ownership_is_not_made_again() -> None:
     raw = Raw()
     commits = committer(raw, before, **{"enable.auto.commit": False})
     _sent(commits, 3)
-    commits._members.owned[owned.place] = owned
+    commits._assignment.owned[owned.place] = owned
     raw.commits.clear()
     commits.on_revoke([owned])
     assert raw.commits == []

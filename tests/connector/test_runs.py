@@ -7,7 +7,6 @@ import contextlib
 import dis
 import itertools
 import signal
-from collections import deque
 from types import FrameType
 
 import pytest
@@ -19,12 +18,11 @@ from keyorder.connector.consuming.records.batches import Item, MessageBatch
 from keyorder.connector.consuming.records.delivery_buffer import DeliveryBuffer, Run
 from keyorder.connector.messages import Place, offset_of, place_of
 
+Owned = dict[Place, PartitionState]
 
-class _Members:
-    """The owned partitions that a delivery buffer asks for."""
 
-    def __init__(self, *partitions: int) -> None:
-        self.owned = {("t", p): PartitionState("t", p) for p in partitions}
+def owning(*partitions: int) -> Owned:
+    return {("t", p): PartitionState("t", p) for p in partitions}
 
 
 def batch(partition: int, *offsets: int) -> MessageBatch:
@@ -36,8 +34,8 @@ def event(partition: int) -> Message:
     return Message(topic="t", partition=partition, offset=9, error=KafkaError(KafkaError._PARTITION_EOF))
 
 
-def offered(members: _Members, *items: Item) -> tuple[DeliveryBuffer, Run]:
-    out = DeliveryBuffer(members)  # type: ignore[arg-type]
+def offered(owned: Owned, *items: Item) -> tuple[DeliveryBuffer, Run]:
+    out = DeliveryBuffer(owned)
     out.ready.extend(items)
     out.begin()
     assert out.collect(100) is None
@@ -46,20 +44,19 @@ def offered(members: _Members, *items: Item) -> tuple[DeliveryBuffer, Run]:
     return out, out.run
 
 
-def book(out: DeliveryBuffer, members: _Members, returned: set[Place]) -> None:
+def book(out: DeliveryBuffer, owned: Owned) -> None:
     def finished() -> None:
-        for place in returned:
-            members.owned[place].unfinished = False
-            members.owned[place].done_with_all()
-        returned.clear()
+        for place in out.returned:
+            owned[place].unfinished = False
+            owned[place].done_with_all()
+        out.returned.clear()
 
-    out.book(returned, finished)
+    out.book(finished)
 
 
 def test_all_but_the_last_returned_record_count_as_processed() -> None:
-    members = _Members(0, 1)
-    out, run = offered(members, batch(0, 5, 6), event(0), batch(1, 3, 4, 7))
-    returned: set[Place] = set()
+    owned = owning(0, 1)
+    out, run = offered(owned, batch(0, 5, 6), event(0), batch(1, 3, 4, 7))
     expected = [  # after so many records: returned and processed of partition 0 and 1
         (0, 0, 0, 0),
         (6, 0, 0, 0),
@@ -72,21 +69,21 @@ def test_all_but_the_last_returned_record_count_as_processed() -> None:
     for count, states in enumerate(expected):
         run.next = count
         for _ in range(2):  # an exception may have cut the first call short
-            book(out, members, returned)
-        zero, one = members.owned["t", 0], members.owned["t", 1]
+            book(out, owned)
+        zero, one = owned["t", 0], owned["t", 1]
         assert (zero.returned, zero.processed, one.returned, one.processed) == states, count
-    assert returned == {("t", 1)}
-    assert [members.owned["t", p].unfinished for p in (0, 1)] == [False, True]
+    assert out.returned == {("t", 1)}
+    assert [owned["t", p].unfinished for p in (0, 1)] == [False, True]
 
 
 @pytest.mark.parametrize("count", range(7))
 def test_what_a_run_has_left_comes_next_and_in_order(count: int) -> None:
-    members = _Members(0, 1)
-    out, run = offered(members, batch(0, 5, 6), event(0), batch(1, 3, 4, 7))
+    owned = owning(0, 1)
+    out, run = offered(owned, batch(0, 5, 6), event(0), batch(1, 3, 4, 7))
     out.ready.append(batch(0, 8))
     run.next = count
     out.end()
-    book(out, members, set())
+    book(out, owned)
     assert out.run is None
     assert run.end == 0
     out.take_back()
@@ -100,13 +97,13 @@ def test_what_a_run_has_left_comes_next_and_in_order(count: int) -> None:
 
 
 def test_a_run_ends_where_partitions_go() -> None:
-    members = _Members(0, 1)
-    out, run = offered(members, batch(0, 5, 6), batch(1, 3, 4))
+    owned = owning(0, 1)
+    out, run = offered(owned, batch(0, 5, 6), batch(1, 3, 4))
     run.next = 1
     out.end()
-    book(out, members, set())
+    book(out, owned)
     out.take_back()
-    out.drop({("t", 0)}, deque())
+    out.drop({("t", 0)})
     out.begin()
     assert out.collect(100) is None
     assert [offset_of(m) for m in out.messages()] == [3, 4]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
+from keyorder.connector.consuming.assignment import Assignment
 from keyorder.connector.consuming.partition_state import PartitionState
 from keyorder.connector.consuming.starting import Start
 from keyorder.connector.consuming.starts import Starts
@@ -114,10 +115,11 @@ def starts(managed: bool = True) -> tuple[Starts, _Starter, _Stopped, dict[Place
         follow=lambda *_, **__: None,
         failures={},
     )
-    fetching: Any = SimpleNamespace(manual=False)
-    found = Starts(fetching, SETTINGS, views, starter, owned, stopped)  # type: ignore[arg-type]
+    nothing: Any = None  # is fetched here
+    assignment = Assignment(nothing, SETTINGS, views)
+    assignment.owned.update(owned)
     gates: Any = SimpleNamespace(assigned=lambda _: None, changed=lambda _: None)
-    found.gates = gates
+    found = Starts(SETTINGS, assignment, starter, stopped, gates)  # type: ignore[arg-type]
     for place in owned:
         found.add(place, clock.now())
     return found, starter, stopped, owned

@@ -236,5 +236,5 @@ def test_a_topic_that_is_followed_later_is_known_though_its_timeline_was_passed_
         assert consumed(consumer, 2) == ["1", "2"]
         consumer.subscribe([topic_name, other])
         assert consumed(consumer, 2) == ["1", "2"]
-        timeline = consumer._members.view(other).timeline
+        timeline = consumer._assignment.view(other).timeline
         assert timeline.epochs == decode_timeline(last_value(kafka, other)).epochs

@@ -277,10 +277,10 @@ def test_a_seek_forgets_the_end_that_was_reached(kafka: KafkaUnderTest, topic_na
         offsets: list[int] = []
         while len(offsets) < 50:
             offsets += [offset for _, offset in take(consumer, "consume", most=50 - len(offsets))]
-        intake = consumer._delivery._intake
+        out = consumer._delivery.out
         eof = Message(topic=topic_name, partition=0, offset=100, error=KafkaError(KafkaError._PARTITION_EOF, "end"))
-        intake.waiting.append(eof)
-        consumer._delivery.out.ready.append(eof)
+        out.waiting.append(eof)
+        out.ready.append(eof)
         consumer.seek(TopicPartition(topic_name, 0, 10))
         seen: list[int] = []
         deadline = time.monotonic() + 120

@@ -228,12 +228,12 @@ def test_a_position_that_was_called_out_of_range_and_is_not_is_read_on(kafka: Ka
         read(consumer, 5)
         assert consumer.position([TopicPartition(topic_name, 0)])[0].offset == 5
         owned = consumer._members.owned[topic_name, 0]
-        intake = consumer._delivery._intake
+        out = consumer._delivery.out
         consumer._raw.unassign()
-        consumer._delivery.out.drop_all(intake.waiting)
+        out.drop_all()
         owned.begin_again()
         error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range")
-        intake.waiting.append(Message(topic=topic_name, partition=0, offset=5, error=error))
+        out.waiting.append(Message(topic=topic_name, partition=0, offset=5, error=error))
         assert [m.offset() for m in read(consumer, 15)] == list(range(5, 20))
 
 

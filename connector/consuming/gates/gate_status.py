@@ -11,7 +11,7 @@ from ....partitioner.gates.waits import OriginFacts, why
 from ... import clock
 from ...config import ConsumerSettings
 from ...messages import Place
-from ..membership import Membership
+from ..assignment import Assignment
 from ..partition_state import PartitionState
 from .gating import Gatekeeper
 from .origins import PATIENCE, OriginWatch
@@ -51,12 +51,12 @@ class GateStatus:
     def __init__(
         self,
         settings: ConsumerSettings,
-        members: Membership,
+        assignment: Assignment,
         gates: Gatekeeper,
         positions: GroupPositions,
         origins: OriginWatch,
     ) -> None:
-        self._settings, self._members, self._gates = settings, members, gates
+        self._settings, self._assignment, self._gates = settings, assignment, gates
         self._positions, self._origins = positions, origins
         self._progress: dict[Place, _Progress] = {}
         self._explain_at = 0.0
@@ -103,16 +103,16 @@ class GateStatus:
     def _waiting(self) -> Iterator[tuple[Place, float, PartitionState, Cut, list[tuple[int, int]]]]:
         looks: dict[str, Opened] = {}
         for place, since in sorted(self._gates.shut.items()):
-            owned = self._members.owned.get(place)
+            owned = self._assignment.owned.get(place)
             if place[0] not in looks:
-                looks[place[0]] = self._gates.opened(place[0], self._members.view(place[0]))
+                looks[place[0]] = self._gates.opened(place[0], self._assignment.view(place[0]))
             opened = looks[place[0]]
             gate = opened.first_closed(place[1])
             if owned is not None and gate is not None:
                 yield place, since, owned, gate, sorted(opened.blockers(gate))
 
     def _facts(self, topic: str, q: int, needed: int, since: float) -> OriginFacts:
-        owned = self._members.owned.get((topic, q))
+        owned = self._assignment.owned.get((topic, q))
         commit = self._gates.commit(topic, q)
         committed = 0 if commit is None else commit.offset
         progress = self._progress.setdefault((topic, q), _Progress(committed, since))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +16,10 @@ from ... import clock
 from ...config import ConsumerSettings
 from ...durations import Durations
 from ...messages import Place, key_of, offset_of
-from ..membership import Membership
+from ..assignment import Assignment
+from ..callbacks import Callbacks
 from ..partition_state import PartitionState
-from ..records.batches import Backlog, Batch, Item
+from ..records.batches import Backlog, Batch
 from ..view import View
 from .early import PATIENCE, EarlyReleases
 from .origins import OriginWatch
@@ -55,17 +55,16 @@ class Gatekeeper:
     durations: how long gates that have opened were closed.
     """
 
-    ready: deque[Item]
-
     def __init__(
         self,
         settings: ConsumerSettings,
-        members: Membership,
+        assignment: Assignment,
+        callbacks: Callbacks,
         positions: GroupPositions,
         origins: OriginWatch,
         early: EarlyReleases | None = None,
     ) -> None:
-        self._settings, self._members, self._positions = settings, members, positions
+        self._settings, self._assignment, self._callbacks, self._positions = settings, assignment, callbacks, positions
         self._origins, self._early = origins, early
         self._judged: dict[str, View] = {}
         self._openeds: dict[str, Opened] = {}
@@ -107,22 +106,22 @@ class Gatekeeper:
         """A position went back: gates behind it may have closed, and the application is told again when they open."""
         self._judged.pop(topic, None)
         self._positions.forget(topic)
-        for owned in self._members.owned.values():
+        for owned in self._assignment.owned.values():
             if owned.topic == topic:
                 owned.announced = -1
                 owned.seen_closed.clear()
 
     def current(self, topic: str) -> bool:
         """Whether the newest timeline of the topic has been judged."""
-        return self._judged.get(topic) is self._members.view(topic)
+        return self._judged.get(topic) is self._assignment.view(topic)
 
     def proven_epoch(self, owned: PartitionState, offset: int) -> int:
         """The newest epoch that a commit of `offset` may carry: its cuts lie below it, and it is past no closed gate.
 
         With callbacks no further than the application has flushed. -1 for none.
         """
-        view = self._members.view(owned.topic)
-        asked = view.timeline.newest.number if self._members.listener is None else owned.flushed
+        view = self._assignment.view(owned.topic)
+        asked = view.timeline.newest.number if self._callbacks.listener is None else owned.flushed
         closed = None
         if self._settings.ordered and view.timeline.ordered:
             judged = self._judged.get(owned.topic) is view
@@ -132,29 +131,29 @@ class Gatekeeper:
 
     def open_what_may(self) -> None:
         """Look at the gates of every topic whose timeline or positions may have changed."""
-        topics = self._members.topics()
+        topics = self._assignment.topics()
         due = [topic for topic in topics if self._due(topic, topic in self._waiting)]
         if not due and topics is self._topics:
             self._check()
             return
         by_topic: dict[str, list[PartitionState]] = {topic: [] for topic in due}
-        for owned in self._members.owned.values():
+        for owned in self._assignment.owned.values():
             if owned.started and owned.topic in by_topic:
                 by_topic[owned.topic].append(owned)
         to_fetch: list[PartitionState] = []
         for topic, some in by_topic.items():
             self._look(topic, some, to_fetch)
         # A callback may have given some up.
-        to_fetch = [owned for owned in to_fetch if self._members.owned.get(owned.place) is owned]
+        to_fetch = [owned for owned in to_fetch if self._assignment.owned.get(owned.place) is owned]
         if to_fetch:
             # All at once: an eager member replaces its whole assignment with every call.
-            self._members.fetching.begin(to_fetch)
+            self._assignment.fetching.begin(to_fetch)
         self._tidy()
         self._check()
 
     def _due(self, topic: str, waits: bool) -> bool:
         """Whether a look at a topic's gates may find anything new, and the last one was not too expensive."""
-        view = self._members.view(topic)
+        view = self._assignment.view(topic)
         if self._judged.get(topic) is not view:
             return True
         look = self._looks.get(topic)
@@ -174,21 +173,21 @@ class Gatekeeper:
         began = clock.now()
         answers, waived = self._positions.answers, self._waived(topic)
         self._moved.discard(topic)
-        view = self._members.view(topic)
+        view = self._assignment.view(topic)
         waited = self._judge(topic, view, some, to_fetch)
-        own = {place for place in waited if place in self._members.owned}
+        own = {place for place in waited if place in self._assignment.owned}
         ended = clock.now()
         self._looks[topic] = _Look(ended, ended - began, answers, waived, waited - own, own)
         self._judged[topic] = view
 
     def _waived(self, topic: str) -> set[tuple[int, int]]:
-        return self._members.views.waived(topic)
+        return self._assignment.views.waived(topic)
 
     def _tidy(self) -> None:
         """Forget what is owned no more, and have the others' positions asked that are waited for now."""
-        self._topics = topics = self._members.topics()
+        self._topics = topics = self._assignment.topics()
         self._looks = {topic: look for topic, look in self._looks.items() if topic in topics}
-        self.shut = {place: since for place, since in self.shut.items() if place in self._members.owned}
+        self.shut = {place: since for place, since in self.shut.items() if place in self._assignment.owned}
         self._waiting = {topic for topic, _ in self.shut} | self._unannounced
         if self._early is not None:
             self._early.keep(topics)
@@ -250,7 +249,7 @@ class Gatekeeper:
 
     def _known(self, topic: str, q: int) -> int | None:
         """What the group has committed on `q`, acknowledged: 0 without a commit, None where nobody has said yet."""
-        owned = self._members.owned.get((topic, q))
+        owned = self._assignment.owned.get((topic, q))
         if (owned is None or not owned.started) and not self._positions.asked(topic, q):
             return None
         return self.position(topic, q)
@@ -261,8 +260,8 @@ class Gatekeeper:
 
     def opened(self, topic: str, view: View) -> Opened:
         """Which gates are open at what the group has committed; with callbacks also by what is proven as flushed."""
-        proven = None if self._members.listener is None else lambda q: proven_epoch(self.commit(topic, q))
-        return view.gates.open_now(lambda q: self.position(topic, q), self._members.views.waived(topic), proven)
+        proven = None if self._callbacks.listener is None else lambda q: proven_epoch(self.commit(topic, q))
+        return view.gates.open_now(lambda q: self.position(topic, q), self._assignment.views.waived(topic), proven)
 
     def position(self, topic: str, q: int) -> int:
         """What the group has committed on `q`, acknowledged; 0 without a commit."""
@@ -271,9 +270,9 @@ class Gatekeeper:
 
     def proven(self, topic: str, q: int) -> int:
         """The same, with callbacks only as far as the flush is proven; for people."""
-        if self._members.listener is None:
+        if self._callbacks.listener is None:
             return self.position(topic, q)
-        return proven_position(self._members.view(topic).timeline, q, self.commit(topic, q))
+        return proven_position(self._assignment.view(topic).timeline, q, self.commit(topic, q))
 
     def commit(self, topic: str, q: int) -> Commit | None:
         """What counts as committed on `q`, by this member or another.
@@ -281,7 +280,7 @@ class Gatekeeper:
         Of an own partition too what the broker has acknowledged, not what was returned: if that opened a gate, a crash would
         give the old record out again, after the new one.
         """
-        owned = self._members.owned.get((topic, q))
+        owned = self._assignment.owned.get((topic, q))
         return self._positions.get(topic, q) if owned is None or not owned.started else owned.counted
 
     def _announce(self, owned: PartitionState, view: View, opened: Opened) -> None:
@@ -290,7 +289,7 @@ class Gatekeeper:
         Where the callback raises, the gate stays closed for this member, and the callback is called again at the next turn.
         """
         owned.unannounced = None
-        listener = self._members.listener
+        listener = self._callbacks.listener
         if listener is None:
             return
         place = TopicPartition(owned.topic, owned.partition)
@@ -302,7 +301,7 @@ class Gatekeeper:
                 ):
                     owned.seen_closed.add(gate.epoch)
             elif gate.epoch > owned.announced and (gate.begins >= owned.returned or gate.epoch in owned.seen_closed):
-                if not self._members.guarded(lambda: listener.on_partition_key_assigned([place])):
+                if not self._callbacks.guarded(lambda: listener.on_partition_key_assigned([place])):
                     owned.unannounced = gate
                     return
                 owned.announced = gate.epoch
@@ -330,7 +329,7 @@ class Gatekeeper:
         Or whether it need not be: nothing older of the key is left.
         """
         topic = owned.topic
-        view = self._members.view(topic)
+        view = self._assignment.view(topic)
         gate = view.gates.entry(view.routing.of(key).moves, owned.partition, offset_of(message))
         if gate is None or self._is_open(gate, owned, opened):
             return True
@@ -341,13 +340,13 @@ class Gatekeeper:
         while (batch := owned.held.first_below(owned.limit)) is not None:
             owned.let_go(batch, late=self._settings.gate_keys)
             owned.held.drop(batch)
-            self.ready.append(batch)
+            self._assignment.out.ready.append(batch)
         if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
             self._let_keys_go(owned, view, opened)
         # Where keys go early the rest may wait for long: room for others is enough then.
         enough = 0 if self._early is None else self._settings.hold_limit // 2
         if owned.paused_for_hold and len(owned.held) <= enough:
-            self._members.fetching.unhold(owned)
+            self._assignment.fetching.unhold(owned)
 
     def _found(self, owned: PartitionState, closed: list[Gate]) -> None:
         """Keep a position below a gate as long as an origin of it has no commit.
@@ -379,5 +378,5 @@ class Gatekeeper:
                 still.append(record)
         # An exception at any line before this one leaves them all held.
         owned.held = still
-        self.ready.extend(freed)
+        self._assignment.out.ready.extend(freed)
         owned.let_through = now_open

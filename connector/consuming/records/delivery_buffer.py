@@ -11,13 +11,13 @@ the number of records that were returned is the receipt.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message
 
 from ...messages import Place, place_of
-from ..membership import Membership
+from ..partition_state import PartitionState
 from .batches import Batch, Item
 
 _OF_A_POSITION = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -79,13 +79,16 @@ class Run:
 class DeliveryBuffer:
     """Between intake and application. Used by one thread at a time, but for the records of a run.
 
-    ready: what may be returned, in order. last: what the last call has collected, its receipt, or the run that it has left.
-    run: the same run, for poll(); None once it is over.
+    waiting: what was fetched and not judged yet. ready: what may be returned, in order. last: what the last call has
+    collected, its receipt, or the run that it has left. run: the same run, for poll(); None once it is over.
+    returned: the partitions of which the application was given something that does not count as processed yet.
     """
 
-    def __init__(self, members: Membership) -> None:
-        self._members = members
+    def __init__(self, owned: Mapping[Place, PartitionState]) -> None:
+        self._owned = owned
+        self.waiting: deque[Item] = deque()
         self.ready: deque[Item] = deque()
+        self.returned: set[Place] = set()
         self._paused: dict[Place, list[Item]] = {}
         self.last: list[Item] | Receipt | Run = NOTHING
         self.run: Run | None = None
@@ -121,37 +124,37 @@ class DeliveryBuffer:
         if isinstance(self.last, Run):
             self.last = self.last.rest()
 
-    def book(self, returned: set[Place], finished: Callable[[], None]) -> None:
+    def book(self, finished: Callable[[], None]) -> None:
         """Note what the application was given last, and add its partitions to `returned`. May be called twice.
 
         finished: called when `returned` is done with, since the application has come back for more after it.
         """
         receipt = self.last
         if isinstance(receipt, Run):
-            self._book(receipt, returned, finished)
+            self._book(receipt, finished)
         elif isinstance(receipt, Receipt) and receipt.runs:
             for place, last in receipt.runs:
-                self._gave(place, last, returned)
+                self._gave(place, last)
             self.last = NOTHING
 
-    def _book(self, run: Run, returned: set[Place], finished: Callable[[], None]) -> None:
+    def _book(self, run: Run, finished: Callable[[], None]) -> None:
         """Whoever was given a record of a run had come back for it: with all before it the application is done."""
         upto = run.next  # read once: a poll may go on meanwhile
         if run.finished < upto - 1:
             for place, last in run.rows(run.gave, upto - 1):
-                self._gave(place, last, returned)
+                self._gave(place, last)
             run.gave = max(run.gave, upto - 1)
             finished()
             run.finished = upto - 1
         if run.gave < upto:
             for place, last in run.rows(run.gave, upto):
-                self._gave(place, last, returned)
+                self._gave(place, last)
             run.gave = upto
 
-    def _gave(self, place: Place, last: int, returned: set[Place]) -> None:
-        owned = self._members.owned.get(place)
+    def _gave(self, place: Place, last: int) -> None:
+        owned = self._owned.get(place)
         if owned is not None:
-            returned.add(place)
+            self.returned.add(place)
             owned.gave(last)
 
     def collect(self, wanted: int, events: bool = True) -> Message | None:
@@ -163,7 +166,7 @@ class DeliveryBuffer:
         assert isinstance(self.last, list)
         while self.ready and self.count < wanted:
             item = self.ready[0]
-            owned = self._members.owned.get(_place(item))
+            owned = self._owned.get(_place(item))
             if owned is not None and owned.paused_by_user:
                 self.ready.popleft()
                 self._paused.setdefault(owned.place, []).append(item)
@@ -233,33 +236,36 @@ class DeliveryBuffer:
         for place in places & self._paused.keys():
             self.ready.extendleft(reversed(self._paused.pop(place)))
 
-    def drop(self, places: set[Place], waiting: deque[Item]) -> None:
+    def drop(self, places: set[Place]) -> None:
         """Forget what the application has not seen: its new owner starts before it, or a seek left it behind."""
         for place in places & self._paused.keys():
             del self._paused[place]
-        for unseen in (self.ready, self.last, waiting):
+        for unseen in (self.ready, self.last, self.waiting):
             if not isinstance(unseen, Receipt | Run):
                 kept = [item for item in unseen if not _concerns(item, places)]
                 unseen.clear()
                 unseen.extend(kept)
         if isinstance(self.last, list):
             self.count = sum(map(_rows, self.last))
+        self.returned -= places
 
-    def drop_all(self, waiting: deque[Item]) -> None:
+    def drop_all(self) -> None:
         """Forget all records that the application has not seen; they will be fetched again."""
         self._paused.clear()
-        events = [item for item in (*self.ready, *waiting) if isinstance(item, Message) and not _of_a_position(item)]
+        events = [
+            item for item in (*self.ready, *self.waiting) if isinstance(item, Message) and not _of_a_position(item)
+        ]
         self.ready.clear()
-        waiting.clear()
+        self.waiting.clear()
         self.ready.extend(events)
         if isinstance(self.last, list):
             self.last, self.count = NOTHING, 0
 
-    def drop_unjudged(self, places: set[Place], waiting: deque[Item]) -> None:
+    def drop_unjudged(self, places: set[Place]) -> None:
         """Forget records that were fetched and not judged yet; they will be fetched again."""
-        kept = [item for item in waiting if not _concerns(item, places)]
-        waiting.clear()
-        waiting.extend(kept)
+        kept = [item for item in self.waiting if not _concerns(item, places)]
+        self.waiting.clear()
+        self.waiting.extend(kept)
 
     def _event(self) -> Message:
         event = self.ready.popleft()

@@ -6,7 +6,6 @@ against the partition, and the age of the view.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, Message
@@ -16,11 +15,13 @@ from ....partitioner.routing import HINT_HEADER
 from ... import clock
 from ...config import ConsumerSettings
 from ...messages import key_of, offset_of, place_of
+from ..assignment import Assignment
 from ..gates.gating import Gatekeeper
 from ..membership import Membership
 from ..partition_state import PartitionState
 from ..progress import Phase, Progress
-from ..view import View, ViewKeeper
+from ..starting import Starter
+from ..view import View
 from .batches import Batch, Item, Judged, MessageBatch, hint_of
 from .strays import Strays
 
@@ -30,40 +31,42 @@ _REMEMBERED = 60.0
 
 
 class Intake:
-    """Sorts fetched records into `ready` and the hold queues of their partitions.
+    """Sorts fetched records into what is `ready` and the hold queues of their partitions.
 
     foreign_until: until then records may come whose header names an epoch that there is not. Each batch of them costs a
     look at the control topic, so batches should be large.
-    ended: the end of a partition has come since somebody has last set it to False.
     """
-
-    ready: deque[Item]
 
     def __init__(
         self,
         settings: ConsumerSettings,
+        assignment: Assignment,
         members: Membership,
-        views: ViewKeeper,
+        starter: Starter,
         gates: Gatekeeper,
         strays: Strays,
         progress: Progress,
     ) -> None:
         self._progress = progress
-        self._settings, self._members, self._views, self._strays = settings, members, views, strays
-        self._gates = gates
-        self.waiting: deque[Item] = deque()
+        self._settings, self._assignment, self._members, self._starter = settings, assignment, members, starter
+        self._views, self._out, self._gates, self._strays = assignment.views, assignment.out, gates, strays
         self._fetched_at = 0.0
         self._looked: set[str] = set()
         self.foreign_until = 0.0
-        self.ended = False
+        self._ended = False
 
     def take(self, items: Sequence[Item], fetched_at: float) -> None:
         """Take over what was fetched; `sort` looks at it."""
         if items:
-            self.waiting.extend(items)
+            self._out.waiting.extend(items)
             self._looked.clear()
             self._fetched_at = fetched_at
-            self._members.fetching.handed_over(items)
+            self._assignment.fetching.handed_over(items)
+
+    def saw_end(self) -> bool:
+        """Whether the end of a partition has come since this was asked last."""
+        ended, self._ended = self._ended, False
+        return ended
 
     def sort(self) -> None:
         """Sort what was taken, and what an old view has kept waiting; the order within a partition is kept.
@@ -76,10 +79,10 @@ class Intake:
             self._strays.settle()
 
     def _sort_all(self) -> None:
-        while self.waiting:
-            item = self.waiting[0]
+        while self._out.waiting:
+            item = self._out.waiting[0]
             if not isinstance(item, Message):
-                owned = self._members.owned.get(item.place)
+                owned = self._assignment.owned.get(item.place)
                 # Records of a partition that was revoked in the meantime are another member's.
                 if owned is not None and owned.fetching and not self._sort(item, owned):
                     self._check_silence(owned.topic)
@@ -88,8 +91,8 @@ class Intake:
                 self._progress.phase = Phase.MOVING
                 self._event(item)
             # What is done for an item may drop it: a partition that begins elsewhere loses all that waits.
-            if self.waiting and self.waiting[0] is item:
-                self.waiting.popleft()
+            if self._out.waiting and self._out.waiting[0] is item:
+                self._out.waiting.popleft()
             self._progress.phase = Phase.REST
 
     def _sort(self, batch: Batch, owned: PartitionState) -> bool:
@@ -97,18 +100,18 @@ class Intake:
         topic = owned.topic
         if not self._fresh(topic, self._fetched_at - self._views.view_age(topic)):
             return False
-        view = self._members.view(topic)
+        view = self._assignment.view(topic)
         judged = batch.judge(view, self._hints(batch, owned, view))
         if judged.hint > view.timeline.newest.number and topic not in self._looked:
             if not self._views.await_epoch(topic, judged.hint, self._fetched_at, _PATIENCE):
                 return False
-            view = self._members.view(topic)
+            view = self._assignment.view(topic)
             judged = batch.judge(view)
         if (judged.strays or judged.hint > view.timeline.newest.number) and topic not in self._looked:
             if not self._fresh(topic, self._fetched_at):
                 return False
             self._looked.add(topic)
-            view = self._members.view(topic)
+            view = self._assignment.view(topic)
             judged = batch.judge(view)
             if judged.hint > view.timeline.newest.number:
                 self.foreign_until = clock.now() + _REMEMBERED
@@ -131,7 +134,7 @@ class Intake:
         as_of = self._views.as_of(topic)
         if owned.end_seen_at <= as_of:
             owned.settled_end = owned.end_seen
-            owned.end_seen = self._members.fetching.known_end(owned)
+            owned.end_seen = self._assignment.fetching.known_end(owned)
             owned.end_seen_at = clock.now()
         if batch.last >= owned.settled_end:
             return True
@@ -149,7 +152,7 @@ class Intake:
             )
         if not self._gates.current(owned.topic):
             self._gates.open_what_may()
-            if not (self.waiting and self.waiting[0] is batch):
+            if not (self._out.waiting and self._out.waiting[0] is batch):
                 return  # a listener has moved the position
         done = 0
         for row in judged.strays:
@@ -195,7 +198,7 @@ class Intake:
         if free > start:
             free_rows = batch.cut(start, free)
             owned.released = max(owned.released, free_rows.last + 1)
-            self.ready.append(free_rows)
+            self._out.ready.append(free_rows)
         if free >= stop:
             return
         rest = batch.cut(free, stop)
@@ -207,14 +210,14 @@ class Intake:
             record = MessageBatch(batch.place, [message])
             if self._gates.key_may_go(message, owned):
                 owned.released = max(owned.released, record.last + 1)
-                self.ready.append(record)
+                self._out.ready.append(record)
             else:
                 owned.hold_alone(record)
                 self._pause_when_full(owned)
 
     def _pause_when_full(self, owned: PartitionState) -> None:
         if len(owned.held) >= self._settings.hold_limit and not owned.paused_for_hold:
-            self._members.fetching.hold(owned)
+            self._assignment.fetching.hold(owned)
 
     def _fresh(self, topic: str, since: float) -> bool:
         return self._views.as_of(topic) >= since or self._views.await_look(topic, since, _PATIENCE)
@@ -236,27 +239,27 @@ class Intake:
         """An end of partition moves the position over what no record shows; other events are the application's."""
         error = message.error()
         assert error is not None
-        owned = self._members.owned.get(place_of(message))
+        owned = self._assignment.owned.get(place_of(message))
         if error.code() == KafkaError._PARTITION_EOF:
             if owned is not None and owned.fetching:
                 owned.eof = max(owned.eof, offset_of(message))
-                self.ended = True
+                self._ended = True
             if self._settings.partition_eof:
-                self.ready.append(message)
+                self._out.ready.append(message)
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and owned is not None:
             self._out_of_range(owned)
         elif error.code() == KafkaError._FATAL:
-            self.ready.append(message)
+            self._out.ready.append(message)
             self._members.failed()
         else:
-            self.ready.append(message)
+            self._out.ready.append(message)
 
     def _out_of_range(self, owned: PartitionState) -> None:
         """Below the log start: what was fetched below it is dropped, the log start follows. Above the end: stop.
 
         In between there is nothing wrong with the position: it is fetched again from there.
         """
-        low, high = self._members.starter.log(owned.topic, owned.partition)
+        low, high = self._starter.log(owned.topic, owned.partition)
         if owned.fetched > high:
             raise GroupResetError(
                 self._settings.group,
@@ -264,10 +267,10 @@ class Intake:
                 f"partition {owned.partition} was read up to {owned.fetched}, its log ends at {high} now",
             )
         if owned.fetched < low:
-            self._members.restart_at(owned, low)
+            self._assignment.restart_at(owned, low)
         else:
             # The log was asked when its end, or its start, lay elsewhere. The library has stopped the partition.
-            self._members.fetching.again([owned])
+            self._assignment.fetching.again([owned])
 
     def _check_silence(self, topic: str) -> None:
         silent = clock.now() - self._views.as_of(topic)
