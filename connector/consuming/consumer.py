@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition, cimpl
+from confluent_kafka import Consumer, Message, cimpl
 
 from ...partitioner.errors import ConfigError, UsageError
 from .. import clock
@@ -20,7 +20,6 @@ from ..figures import ConsumerFigures, shown
 from ..forked import not_freed_in_children
 from ..interruptible import take_each
 from ..link import ClusterLink
-from ..messages import place_of, with_words
 from ..never_made import never_made
 from ..weakly import weakly
 from . import ending
@@ -29,6 +28,7 @@ from .assignment import Assignment
 from .callbacks import Callbacks, RebalanceCallback
 from .callers import Callers, Serial, alone
 from .cluster_queries import ClusterQueries
+from .commit_calls import CommitCalls
 from .committing import Committer
 from .delivery import Delivery
 from .gates.early import EarlyReleases
@@ -36,7 +36,6 @@ from .gates.gate_status import Gate, GateStatus
 from .gates.gating import Gatekeeper
 from .gates.origins import OriginWatch
 from .gates.positions import GroupPositions
-from .group_metadata import GroupMetadata
 from .listener import KeyRebalanceListener, hears_of_keys
 from .membership import Membership
 from .metadata_refresher import MetadataRefresher
@@ -61,7 +60,9 @@ _PARTS = frozenset({"_callers", "_delivery", "_out", "_raw", "_settings"})
 _RUNS: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
+class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for their six
+    CommitCalls, PartitionControl, ClusterQueries, Serial, cimpl.Consumer
+):
     """A consumer of managed topics. Used as confluent_kafka.Consumer, with the same settings.
 
     A partition into which keys have moved is read up to the first closed gate, and on when the group has processed and
@@ -292,63 +293,12 @@ class OrderedConsumer(PartitionControl, ClusterQueries, Serial, cimpl.Consumer):
             gate_times=self._gates.durations,
         )
 
-    @alone
-    def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
-        """Mark records as processed; the next automatic commit takes them. Needs enable.auto.offset.store=false."""
-        self._check_open()
-        self._delivery.book()  # nothing that is given out changes: the run of a loop that stores each record goes on
-        if message is not None and offsets is not None:
-            raise ValueError("message and offsets are mutually exclusive")
-        if message is None and offsets is None:
-            raise ValueError("expected either message or offsets")
-        if self._settings.auto_store:
-            text = "store_offsets needs enable.auto.offset.store=false: otherwise poll() stores by itself"
-            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
-        self._application_commits.store(_places("store", message, offsets))
-
-    @alone
-    def commit(  # type: ignore[override]  # one signature for their six
-        self,
-        /,
-        message: Message | None = None,
-        offsets: list[TopicPartition] | None = None,
-        asynchronous: bool | None = None,
-        **named: bool,
-    ) -> list[TopicPartition] | None:
-        """Commit a message's offset, the given offsets, or all that was returned (stored, where storing is manual).
-
-        Every commit carries the group's epoch. With asynchronous=True this returns at once, and `on_commit` of the
-        settings hears of the result in a later poll; otherwise the result is returned. Only partitions that this member
-        owns: of any other the committed offset is another member's word. asynchronous: True unless given; `async`, its older
-        name, is taken as well.
-        """
-        returns = _asynchronous(asynchronous, named)
-        if returns:
-            self._check_open()
-            self._delivery.book()  # as in store_offsets
-        else:
-            self._begin()  # callbacks run meanwhile
-        if message is not None and offsets is not None:
-            raise ValueError("message and offsets are mutually exclusive")
-        places = _places("commit", message, offsets) if message is not None or offsets is not None else None
-        return self._application_commits.commit(places, returns)
-
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka.Consumer.set_sasl_credentials; for the clients beside it as well."""
         self._raw.set_sasl_credentials(username, password)
         for client in (self._link, self._strays, self._early):
             if client is not None:
                 client.set_sasl_credentials(username, password)
-
-    def consumer_group_metadata(self) -> Any:
-        """As confluent_kafka.Consumer.consumer_group_metadata; for OrderedProducer.send_offsets_to_transaction."""
-        if self._settings.gate_keys:
-            raise UsageError(
-                "keyorder.gate=key delivers some records behind later offsets, and a transaction's offsets would pass them: "
-                "set keyorder.gate=partition where offsets go through transactions"
-            )
-        self._commits.transactions.begin()
-        return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
 
     @alone
     def key_epoch(self, topic: str, key: bytes, partition: int, offset: int) -> int:
@@ -554,29 +504,3 @@ def _messages(out: DeliveryBuffer) -> list[Message]:
 def _end(threads: list[Callable[[], None]]) -> None:
     for end in threads:
         end()
-
-
-def _places(what: str, message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
-    """What a commit or a store names. A message without an offset names nothing, as a place without one."""
-    if message is None:
-        if not isinstance(offsets, list) or not all(isinstance(place, TopicPartition) for place in offsets):
-            raise TypeError("expected list of TopicPartition")
-        return list(offsets)
-    if not isinstance(message, Message):
-        raise TypeError("expected confluent_kafka.Message")
-    error = message.error()
-    if error is not None:
-        text = f"Cannot {what} offsets for message with error: '{error.str()}'"
-        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, text))
-    place, offset, epoch = place_of(message), message.offset(), message.leader_epoch()
-    if offset is None or offset < 0:
-        return [TopicPartition(*place)]
-    return [with_words(*place, offset + 1, None, epoch)]
-
-
-def _asynchronous(given: bool | None, named: Mapping[str, bool]) -> bool:
-    """Of commit(): `asynchronous` wins over `async`, a name that Python has kept for itself since. TypeError for another."""
-    for name in named:
-        if name != "async":
-            raise TypeError(f"commit() got an unexpected keyword argument {name!r}")
-    return named.get("async", True) if given is None else given
