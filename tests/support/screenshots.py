@@ -1,21 +1,24 @@
-"""The pictures of the status page and of the demonstration's report in docs/images, from a real browser; `make screenshots`."""
+"""The pictures of status page, site and report in docs/images, from a real browser; `make screenshots`."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from keyorder import KeyorderError, OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.local.cluster import LocalCluster
 from PIL import Image
-from support.browser import Browser, browser, missing
+from support.browser import PHONE, WIDE, Browser, browser, missing
 from support.silent_writer import SilentWriter
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -100,8 +103,27 @@ def main() -> None:
             subprocess.run([sys.executable, "-m", "keyorder", *words], check=True, stdout=subprocess.DEVNULL)
         window.show((report / "report.html").as_uri(), (1100, 1060))
         window.picture(IMAGES / "report.png")
-    for name in ("status", "status-phone", "report"):
+        _site(window, Path(folder) / "site")
+    for name in ("status", "status-phone", "report", "site", "site-phone"):
         shrunk(IMAGES / f"{name}.png")
+
+
+def _site(window: Browser, folder: Path) -> None:
+    words = [sys.executable, "-Im", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    subprocess.run(words, cwd=IMAGES.parents[1], check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    pages = (("site", "concepts", WIDE, False), ("site-phone", "get-started", PHONE, True))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:  # for its search
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, page, size, dark in pages:
+            window.show(f"http://127.0.0.1:{server.server_port}/{page}.html", size, dark)
+            window.wait("return document.readyState === 'complete'")
+            window.picture(IMAGES / f"{name}.png")
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: that a page was asked for is no news."""
 
 
 def _status(window: Browser, config: dict[str, Any]) -> None:
