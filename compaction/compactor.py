@@ -15,13 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from ..connector import clock
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, Finding, check_compaction
-from ..connector.config import connection_of
 from ..connector.crash import crash_point
 from ..connector.metadata import topic_config
+from ..connector.refusals import ClusterAdmin
 from ..partitioner.errors import BrokerUnreachableError, UnmanagedTopicError
 from .appender import Appender
 from .errors import CompactionUnsafeError, CompactionWindowError
@@ -69,7 +67,7 @@ class TopicCompactor:
         # What a transaction has not committed is no record, to a cleaner neither.
         self._config = {**config, "isolation.level": "read_committed"}
         self._bootstrap = str(config.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(config))
+        self._admin = ClusterAdmin(config)
         self._throttle, self._margin, self._force = throttle, margin, force
         self._progress = progress or (lambda *_: None)
         self._store = VersionStore(Path(path) if path is not None else None, memory_limit)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ..connector import clock
 from ..connector.admin import TopicAdmin
@@ -23,6 +22,7 @@ from ..connector.kafka_errors import ends_partition, translate
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import Headers, offset_of, place_of
 from ..connector.metadata import topic_config
+from ..connector.refusals import ClusterAdmin
 from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError
 from ..partitioner.routing import HINT_HEADER
 from ..partitioner.timeline import Timeline
@@ -164,7 +164,7 @@ def _is_move_tombstone(value: bytes | str | None, headers: Headers) -> bool:
 
 def _findings(config: Mapping[str, Any], topic: str, strategy: Strategy, servers: str) -> tuple[Finding, ...]:
     try:
-        found = topic_config(AdminClient(connection_of(config)), topic, servers)
+        found = topic_config(ClusterAdmin(config), topic, servers)
     except NotAuthorizedError as refused:
         _LOGGER.warning("the settings of topic %s were not checked: %s", topic, refused)
         return ()

@@ -13,12 +13,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka.admin import AdminClient
-
 from ..connector.admin import TopicAdmin
 from ..connector.config import connection_of
 from ..connector.consuming.view import unmanaged
 from ..connector.metadata import identify
+from ..connector.refusals import ClusterAdmin
 from ..partitioner.errors import ConfigError
 from ..partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ..partitioner.timeline import Timeline
@@ -100,7 +99,7 @@ def _whole_topic(
 ) -> DataFrame:  # fmt: skip
     from pyspark.sql import functions as F
 
-    client, servers = AdminClient(connection_of(config)), str(config.get("bootstrap.servers"))
+    client, servers = ClusterAdmin(config), str(config.get("bootstrap.servers"))
     identity = identify(client, topic, servers)
     # The ends first: a timeline that is read afterwards knows every epoch below them.
     ends = committed_ends(config, topic, identity.partitions)
@@ -154,7 +153,7 @@ class _Placing:
             found = admin.managed(self._topic)
         if found is not None:
             return Routing(found), found.topic_id
-        client, servers = AdminClient(connection_of(self._config)), str(self._config.get("bootstrap.servers"))
+        client, servers = ClusterAdmin(self._config), str(self._config.get("bootstrap.servers"))
         identity = identify(client, self._topic, servers)
         return Routing(unmanaged(self._topic, identity.partitions)), identity.topic_id
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ..connector import clock
 from ..connector.config import connection_of
@@ -14,6 +13,7 @@ from ..connector.kafka_errors import ends_partition, translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
 from ..connector.metadata import cluster_metadata, identify, patiently, prefetch_metadata, topic_config
+from ..connector.refusals import ClusterAdmin
 from ..partitioner.errors import NotAuthorizedError, TopicNotFoundError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class TopicLog:
         self._topic = topic
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._committed = str(config.get("isolation.level", "read_committed")) == "read_committed"
-        self._admin = AdminClient(connection_of(config))
+        self._admin = ClusterAdmin(config)
         self.identity = identify(self._admin, topic, self._bootstrap)
         self._offsets = LogOffsets(config)
         owned = {

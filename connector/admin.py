@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, overload
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
 from tenacity import retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ..partitioner.adoption import KeySample
@@ -31,7 +31,7 @@ from ..partitioner.layout import Layout, same_routing
 from ..partitioner.timeline import Timeline
 from . import clock
 from .attempts import Attempts
-from .config import connection_of, split
+from .config import split
 from .control.control_topics import ensure, existing
 from .control.rights import require_controller, require_new, require_visible
 from .control.timeline_edit import ChangeOpenError, edit
@@ -52,6 +52,7 @@ from .operations.planning import Planner
 from .operations.releasing import Release, Releasing
 from .operations.stray_scan import scan
 from .operations.topic_settings import altered, settings_of_existing, split_topic_config
+from .refusals import ClusterAdmin
 from .topology.controller import TopologyController
 from .topology.draining import Drainer, DrainStep, require_switch
 from .topology.rehoming import RehomingPlan, RehomingTerms
@@ -73,7 +74,7 @@ class TopicAdmin:
         _, theirs = split(config, {}, "a TopicAdmin")
         self._config = theirs
         self._bootstrap = str(theirs.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(theirs))
+        self._admin = ClusterAdmin(theirs)
         self._progress = progress
 
     def __enter__(self) -> TopicAdmin:

@@ -16,6 +16,7 @@ from . import clock
 from .attempts import Attempts
 from .config import connection_of
 from .kafka_errors import COORDINATOR_MOVES
+from .refusals import ClusterAdmin
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class AdminLink:
         with self._making:
             self._used = clock.now()
             if self._client is None:
-                self._client = AdminClient(self._config)
+                self._client = ClusterAdmin(self._config)
             return self._client
 
     def close(self) -> None:

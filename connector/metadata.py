@@ -35,6 +35,7 @@ from ..partitioner.errors import (
 from . import clock
 from .attempts import Attempts
 from .kafka_errors import is_passing, translate, translated
+from .refusals import explained
 
 T = TypeVar("T")
 _PATIENCE = 5.0
@@ -54,7 +55,14 @@ class TopicIdentity:
 
 
 def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> ClusterMetadata:
-    """Brokers and topics. Raises BrokerUnreachableError, NotAuthorizedError."""
+    """Brokers and topics. Raises BrokerUnreachableError (TlsError where that is the reason), NotAuthorizedError."""
+    try:
+        return _listed(admin, bootstrap_servers, timeout)
+    except BrokerUnreachableError as error:
+        raise explained(admin, error) from error
+
+
+def _listed(admin: AdminClient, bootstrap_servers: str, timeout: float) -> ClusterMetadata:
     with translated("list", "topics", bootstrap_servers):
         return admin.list_topics(timeout=timeout)
 
@@ -136,7 +144,12 @@ def answered(
             # The binding does not look whether what it calls has raised: it was a signal's exception.
             raise raised.__cause__ or raised from None
 
-    return patiently(ask, timeout, lambda _: None if ended() else _look_again(admin), ended)
+    try:
+        return patiently(ask, timeout, lambda _: None if ended() else _look_again(admin), ended)
+    except BrokerUnreachableError as error:
+        if ended():
+            raise  # nobody needs to know why
+        raise explained(admin, error) from error
 
 
 def _result(future: Future[T], seconds: float, ended: Callable[[], bool]) -> T:
@@ -172,7 +185,10 @@ def identify(
     just_made: seconds over which it asks again for a topic that is not there: a broker hears of a new one late.
     """
     # One that has just died takes its answer with it: a second try goes to another one.
-    cluster = patiently(lambda: cluster_metadata(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
+    try:
+        cluster = patiently(lambda: _listed(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
+    except BrokerUnreachableError as error:
+        raise explained(admin, error) from error
 
     found = Attempts(
         stop=stop_after_delay(just_made), wait=wait_fixed(0.1), retry=retry_if_exception_type(TopicNotFoundError),

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ...partitioner.errors import BrokerUnreachableError, ConfigError
+from ...partitioner.errors import ConfigError
 from ..config import connection_of
-from ..kafka_errors import translate
 from ..metadata import cluster_metadata
+from ..refusals import ClusterAdmin
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SECRET = ("password", "secret", "jaas", ".pem", "token", "oauthbearer.config")
+_SECRET = ("password", "secret", "jaas", ".pem", "keystore.key", "token", "oauthbearer.config")
 _JAAS_ENTRY = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 # What Java's clients call otherwise: the name here, or what to give instead.
 _JAVA_ONLY = {
@@ -43,13 +43,10 @@ class Connection:
         """The addresses, as given."""
         return self.config["bootstrap.servers"]
 
-    def admin_client(self, error_cb: Callable[[KafkaError], None] | None = None) -> AdminClient:
+    def admin_client(self) -> AdminClient:
         """The client library's admin client. Raises ConfigError for a setting that the library refuses."""
-        own = connection_of(self.config)
-        if error_cb is not None:
-            own["error_cb"] = error_cb
         try:
-            return AdminClient(own)
+            return ClusterAdmin(self.config)
         except KafkaException as raised:
             text = str(raised.args[0].str())
             # The library may quote what it does not like.
@@ -60,19 +57,10 @@ class Connection:
     def reach(self) -> AdminClient:
         """An admin client to which a broker has answered.
 
-        Raises ConfigError, BrokerUnreachableError after `timeout` seconds, NotAuthorizedError.
+        Raises ConfigError, BrokerUnreachableError after `timeout` seconds, TlsError, NotAuthorizedError.
         """
-        heard: list[KafkaError] = []
-        admin = self.admin_client(heard.append)
-        try:
-            cluster_metadata(admin, self.bootstrap_servers, min(self.timeout, 30.0))
-        except BrokerUnreachableError:
-            # The library goes on trying a refused login as it does a lost connection; only its events tell which it is.
-            admin.poll(0)
-            for error in heard:
-                if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
-                    raise translate(error, "log in to", "the cluster", self.bootstrap_servers) from None
-            raise
+        admin = self.admin_client()
+        cluster_metadata(admin, self.bootstrap_servers, min(self.timeout, 30.0))
         return admin
 
 

@@ -12,8 +12,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs f
 
 from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthorizedError, TopicNotFoundError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
-from ..kafka_errors import translate, translated
-from ..metadata import patiently, topic_config, wait_for_partitions
+from ..kafka_errors import translate
+from ..metadata import cluster_metadata, patiently, topic_config, wait_for_partitions
 
 PARTITIONS = 8
 _DEFAULT_MESSAGE_BYTES = 1_048_588  # Kafka's own default of max.message.bytes
@@ -38,8 +38,7 @@ def all_writer_slots() -> list[Slot]:
 
 def existing(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> bool:
     """Whether both control topics are there. Raises BrokerUnreachableError, ConfigError for foreign ones."""
-    with translated("list", "topics", bootstrap_servers):
-        topics = admin.list_topics(timeout=timeout).topics
+    topics = cluster_metadata(admin, bootstrap_servers, timeout).topics
     found = [name for name in (CONTROL_TOPIC, WRITERS_TOPIC) if name in topics]
     for name in found:
         count = len(topics[name].partitions)
@@ -58,9 +57,7 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
     Raises NotAuthorizedError, BrokerUnreachableError, ConfigError (a control topic that may lose records).
     """
     if not existing(admin, bootstrap_servers, timeout):
-        with translated("list", "brokers", bootstrap_servers):
-            brokers = len(admin.list_topics(timeout=timeout).brokers)
-        replicas = min(3, brokers)
+        replicas = min(3, len(cluster_metadata(admin, bootstrap_servers, timeout).brokers))
         settings = {
             "cleanup.policy": "compact",
             "min.insync.replicas": "2" if replicas >= 3 else "1",

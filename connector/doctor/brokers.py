@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from ...partitioner.errors import PeerError
 from ..config import connection_of
 from ..metadata import cluster_metadata
+from ..refusals import ClusterAdmin
 from .findings import Finding, Status
 
 # The highest Fetch version that a release of Kafka speaks tells the release: a broker does not say its version.
@@ -26,7 +27,7 @@ def check_brokers(config: Mapping[str, Any], timeout: float) -> Iterator[Finding
 
     Raises BrokerUnreachableError or NotAuthorizedError when no broker answers at all.
     """
-    found = cluster_metadata(AdminClient(connection_of(config)), str(config.get("bootstrap.servers")), timeout)
+    found = cluster_metadata(ClusterAdmin(config), str(config.get("bootstrap.servers")), timeout)
     for broker in sorted(found.brokers.values(), key=lambda b: b.id):
         address = f"{broker.host}:{broker.port}"
         about = f"broker {broker.id} ({address})"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from ...partitioner.errors import KeyorderError, OrderError, TopicNotFoundError, UnmanagedTopicError
 from ..admin import TopicAdmin
 from ..config import connection_of
 from ..metadata import cluster_metadata, has_topic
+from ..refusals import ClusterAdmin
 from .brokers import check_brokers
 from .control import check_control
 from .findings import Finding, Status
@@ -25,7 +24,7 @@ def examine(config: Mapping[str, Any], topics: tuple[str, ...], records: int, ti
     """
     yield from check_machine()
     servers = str(config.get("bootstrap.servers"))
-    admin = AdminClient(connection_of(config))
+    admin = ClusterAdmin(config)
     try:
         yield from check_brokers(config, timeout)
         yield from check_control(admin, len(cluster_metadata(admin, servers, timeout).brokers), timeout)

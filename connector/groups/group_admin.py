@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import GroupNotFoundError, OrderError, UsageError
 from ...partitioner.gates.gate import Gates
@@ -18,11 +17,12 @@ from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
 from ..admin_link import AdminLink
-from ..config import connection_of, split
+from ..config import split
 from ..group_gates import GroupGate, GroupOffsets, group_gates
 from ..kafka_errors import translate
 from ..log_offsets import LogOffsets
 from ..messages import Place
+from ..refusals import ClusterAdmin
 from .resetting import Reset, Target, reset
 from .waiving import active_waivers, release
 
@@ -126,7 +126,7 @@ class GroupAdmin:
         _, theirs = split(config, {}, "a GroupAdmin")
         self._config = theirs
         self._bootstrap = str(theirs.get("bootstrap.servers"))
-        self._admin, self._coordinators = AdminClient(connection_of(theirs)), AdminLink(theirs)
+        self._admin, self._coordinators = ClusterAdmin(theirs), AdminLink(theirs)
         self._topics = TopicAdmin(theirs)
         self._offsets = GroupOffsets(theirs, self._admin, _TIMEOUT)
 

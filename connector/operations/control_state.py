@@ -15,10 +15,10 @@ from ...partitioner.records.control_records import CONTROL_TOPIC, Lease, Ready, 
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.members import Member, WriterSet
 from .. import clock
-from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import PARTITIONS, all_writer_slots, existing
 from ..control.timelines import Timelines
+from ..refusals import ClusterAdmin
 
 
 class ControlState:
@@ -27,7 +27,7 @@ class ControlState:
     def __init__(self, config: Mapping[str, Any], admin: AdminClient | None = None) -> None:
         self._config = dict(config)
         self._servers = str(config.get("bootstrap.servers"))
-        self._admin = admin or AdminClient(connection_of(config))
+        self._admin = admin or ClusterAdmin(config)
         self._reader: ControlReader | None = None
         self._members = WriterSet()
         self._renewed_at: dict[str, int | None] = {}

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from ...partitioner.errors import OrderError, TopicNotFoundError, UnmanagedTopicError
 from .. import clock
-from ..config import connection_of
 from ..group_gates import GroupOffsets
 from ..metadata import cluster_metadata
+from ..refusals import ClusterAdmin
 from .change_status import ChangeStatus, change_status
 from .control_state import ControlState
 from .description import TopicDescription, described
@@ -25,7 +23,7 @@ class Overview:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._servers = str(config.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(config))
+        self._admin = ClusterAdmin(config)
         self._state = ControlState(config, self._admin)
         self._offsets = GroupOffsets(config, self._admin, keep=_KEPT)
 

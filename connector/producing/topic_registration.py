@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from ...partitioner.errors import UnmanagedTopicError
 from ...partitioner.writers.sending import TopicSending
 from ..admin import TopicAdmin
 from ..config import connection_of
 from ..control.control_topics import ensure
 from ..metadata import TopicIdentity, identify, is_compacted, patiently
+from ..refusals import ClusterAdmin
 from .held_record import Record
 from .log_starts import LogStarts
 from .tombstoning import MoveTombstones
@@ -59,7 +58,7 @@ class TopicRegistration:
 
     def _look_up(self, topic: str) -> TopicIdentity:
         """See that the topic and the control topics are there, through a client that knows no dead broker yet."""
-        admin = AdminClient(connection_of(self._config))
+        admin = ClusterAdmin(self._config)
         identity = identify(admin, topic, self._bootstrap, 5.0)
         ensure(admin, self._bootstrap, 5.0)
         self._tombstones.topic_is(topic, is_compacted(admin, topic, self._bootstrap))

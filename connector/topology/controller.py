@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from ...partitioner.changes.terms import ChangeTerms
 from ...partitioner.epochs import Retirement, Slice
@@ -22,11 +21,11 @@ from ...partitioner.errors import (
     KeyorderError,
     WriterLateError,
 )
-from ..config import connection_of
 from ..control.control_topics import ensure, record_limit
 from ..control.rights import require_controller
 from ..control.timeline_edit import give_up
 from ..control.timeline_writer import UnknownResultError
+from ..refusals import ClusterAdmin
 from .controller_run import ControllerRun, Copier
 from .results import Change, Progress, StepLog
 
@@ -41,7 +40,7 @@ class TopologyController:
         self.topic = topic
         self._config = dict(config)
         self._bootstrap = str(config.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(config))
+        self._admin = ClusterAdmin(config)
         self._log = StepLog(progress)
         self._left_open: int | None = None  # the number of an attempt of an earlier life, until it is known to be over
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ...partitioner.epochs import Drain, DrainState
 from ...partitioner.errors import (
@@ -31,12 +30,13 @@ from ...partitioner.errors import (
 from ...partitioner.modes import DELETE_ENABLE, Mode
 from ...partitioner.timeline import Timeline
 from .. import clock
-from ..config import boolean, connection_of, milliseconds
+from ..config import boolean, milliseconds
 from ..control.timeline_edit import ChangeOpenError, edit
 from ..group_gates import GroupOffsets
 from ..kafka_errors import translate
 from ..log_offsets import LogOffsets
 from ..metadata import topic_config
+from ..refusals import ClusterAdmin
 from .rehoming import Rehomer, RehomingPlan, RehomingTerms
 
 ENABLE = DELETE_ENABLE
@@ -104,7 +104,7 @@ class Drainer:
     def __init__(self, config: Mapping[str, Any], now: Callable[[], float] = clock.now) -> None:
         self._config, self._now = dict(config), now
         self._servers = str(config.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(config))
+        self._admin = ClusterAdmin(config)
         self._offsets = GroupOffsets(config, self._admin)
         self._first_seen: dict[tuple[str, int, int], float] = {}
 

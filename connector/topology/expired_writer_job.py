@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
 
 from ...partitioner.errors import CorruptRecordError, RecordVersionError
 from ...partitioner.records.control_records import WRITERS_TOPIC, Lease, Ready
@@ -17,6 +16,7 @@ from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import all_writer_slots, existing
 from ..kafka_errors import translate
+from ..refusals import ClusterAdmin
 from .periodic import Periodic
 
 _MOST_AT_ONCE = 1_000
@@ -41,7 +41,7 @@ class ExpiredWriterJob(Periodic):
     def run(self) -> Mapping[str, object] | None:
         """Read on, and erase what may go. Raises NotAuthorizedError, BrokerUnreachableError and kin; nothing is half-done."""
         if self._reader is None:
-            if not existing(AdminClient(connection_of(self._config)), self._servers):
+            if not existing(ClusterAdmin(self._config), self._servers):
                 return None
             self._reader = ControlReader(self._config, fetch_wait_ms=50)
             self._reader.add(all_writer_slots())

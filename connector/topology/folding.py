@@ -11,11 +11,11 @@ from ...partitioner.errors import ControllerFencedError, KeyorderError, PeerErro
 from ...partitioner.folding import folded, origins_to_fold
 from ...partitioner.timeline import Timeline
 from .. import clock
-from ..config import connection_of
 from ..control.timeline_edit import ChangeOpenError, edit
 from ..control.timeline_writer import UnknownResultError
 from ..log_offsets import LogOffsets
 from ..metadata import topic_config
+from ..refusals import ClusterAdmin
 from .claims import Claims
 from .periodic import Periodic
 
@@ -53,7 +53,7 @@ class FoldJob(Periodic):
         super().__init__(every)
         self._config, self._timelines, self._claims = dict(config), timelines, claims
         self._servers = str(config.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(config))
+        self._admin = ClusterAdmin(config)
 
     def run(self) -> Mapping[str, object] | None:
         """One turn over all topics. Tells which epochs are gone. Raises the first error once all topics had their turn."""

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from ...partitioner.changes.scaling_policy import Load, Policy
 from ...partitioner.epochs import OpenChange
@@ -16,12 +15,12 @@ from ...partitioner.records.control_records import CONTROL_TOPIC
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..admin import TopicAdmin
-from ..config import connection_of
 from ..control.control_reader import ControlReader
 from ..control.control_topics import PARTITIONS, existing
 from ..control.timelines import Timelines
 from ..kafka_errors import meant, translate
 from ..metadata import cluster_metadata
+from ..refusals import ClusterAdmin
 from .load import LoadMeter
 from .results import Change, Progress
 
@@ -55,7 +54,7 @@ class SupervisedCluster:
     def __init__(self, config: Mapping[str, Any], timeout: float = 120.0, progress: Progress | None = None) -> None:
         self._config, self._timeout, self._progress = dict(config), timeout, progress
         self._servers = str(config.get("bootstrap.servers"))
-        self._admin = AdminClient(connection_of(config))
+        self._admin = ClusterAdmin(config)
         self._meter = LoadMeter(config)
         self._reader: ControlReader | None = None
         self._found = Timelines()

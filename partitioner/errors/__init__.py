@@ -30,6 +30,7 @@ from .peer import (
     KeyBlockedError,
     NotAuthorizedError,
     StaleViewError,
+    TlsError,
     WriterLateError,
 )
 from .roots import Cause, KeyorderError, OrderError, PeerError, StockError, UsageError
@@ -81,6 +82,7 @@ __all__ = [
     "StrayError",
     "TimelineRegressionError",
     "TimelineTooLargeError",
+    "TlsError",
     "TopicNotFoundError",
     "TruncationError",
     "UnmanagedTopicError",

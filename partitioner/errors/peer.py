@@ -25,6 +25,20 @@ class BrokerUnreachableError(PeerError, StockError):
         )
 
 
+class TlsError(BrokerUnreachableError):
+    """A broker is there, and TLS stands between it and this client: the text names the setting and what to do.
+
+    Retriable as is a broker that is away: a certificate may be renewed while a client tries again.
+    """
+
+    def __init__(self, bootstrap_servers: str, setting: str, problem: str, fix: str) -> None:
+        super().__init__(bootstrap_servers, f"{setting}: {problem}")
+        self.setting, self.problem, self.fix = setting, problem, fix
+
+    def __str__(self) -> str:
+        return f"no connection to Kafka at bootstrap.servers={self.bootstrap_servers!r}: {self.detail}; {self.fix}"
+
+
 class NotAuthorizedError(PeerError, StockError):
     """The broker refused an operation: the text names the right that is missing."""
 

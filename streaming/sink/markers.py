@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition, murmur2
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from ...connector import clock
 from ...connector.config import connection_of
@@ -21,6 +21,7 @@ from ...connector.kafka_errors import ends_partition, translate, translated
 from ...connector.log_offsets import LogOffsets
 from ...connector.messages import offset_of
 from ...connector.metadata import prefetch_metadata, wait_for_partitions
+from ...connector.refusals import ClusterAdmin
 from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
 from .task import transactional_id
 
@@ -72,7 +73,7 @@ def ensure_marker_topic(config: Mapping[str, Any], timeout: float = 20.0) -> Non
     Raises NotAuthorizedError, BrokerUnreachableError.
     """
     servers = str(config.get("bootstrap.servers"))
-    admin = AdminClient(connection_of(config))
+    admin = ClusterAdmin(config)
     with translated("list", "topics", servers):
         metadata = admin.list_topics(timeout=timeout)
     if MARKER_TOPIC in metadata.topics:

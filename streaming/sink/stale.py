@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka.admin import AdminClient
 
 from ...compaction.strategy import Strategy, StrategyKind
 from ...compaction.view import CompactedView
 from ...connector.config import connection_of
 from ...connector.metadata import identify
+from ...connector.refusals import ClusterAdmin
 from .columns import Rows
 from .errors import StaleVersionError
 from .options import SinkOptions
@@ -79,7 +79,7 @@ class _Table:
     """The table of a topic, and the id of the topic that it is of."""
 
     def __init__(self, config: Mapping[str, Any], topic: str, strategy: Strategy) -> None:
-        self._admin, self._servers = AdminClient(connection_of(config)), str(config.get("bootstrap.servers"))
+        self._admin, self._servers = ClusterAdmin(config), str(config.get("bootstrap.servers"))
         self._config, self._topic, self._strategy = connection_of(config), topic, strategy
         self.topic_id = ""
         self.view: CompactedView | None = None

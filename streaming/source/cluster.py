@@ -18,6 +18,7 @@ from ...connector.attempts import Attempts
 from ...connector.config import connection_of
 from ...connector.kafka_errors import translate, translated
 from ...connector.log_offsets import LogOffsets
+from ...connector.refusals import ClusterAdmin
 from ...partitioner.errors import BrokerUnreachableError, PeerError, TopicNotFoundError
 from ...partitioner.gates.starts import flushed_epoch, metadata_of
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
@@ -199,7 +200,7 @@ class QueryCluster:
 
     def _admin_client(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient(connection_of(self._config))
+            self._admin = ClusterAdmin(self._config)
         return self._admin
 
     def _patiently(self, call: Callable[[], T]) -> T:

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.connect.rest.process import WorkerProcess
 from keyorder.connector.doctor.examine import examine
-from keyorder.partitioner.errors import KeyorderError
 from support.cluster import ClusterSpec, KafkaUnderTest
 from support.commands import Command
 from support.connect_rig import RestClient, worker_settings
+from support.leaks import Sink
 
 RIGHT, WRONG, KEY = "marked-right-5ecret", "marked-wrong-5ecret", "marked-key-5ecret"
 MARKS = (RIGHT, WRONG, KEY)
-
-
-class Sink:
-    """All that anybody could have seen."""
-
-    def __init__(self) -> None:
-        self.texts: list[tuple[str, str]] = []
-
-    def saw(self, where: str, text: object) -> None:
-        """One text, as str and as repr."""
-        self.texts += [(where, str(text)), (where, repr(text))]
-
-    def attempt(self, where: str, call: Callable[[], Any]) -> BaseException | None:
-        """What a call gives, or the whole traceback of what it raises, causes and contexts included."""
-        try:
-            self.saw(where, call())
-        except (KeyorderError, KafkaException) as error:
-            self.saw(where, error)
-            self.texts.append((where, "".join(traceback.format_exception(error))))
-            return error
-        return None
-
-    def leaks(self) -> list[tuple[str, str]]:
-        """Where a mark shows."""
-        return [(where, text[:500]) for where, text in self.texts if any(mark in text for mark in MARKS)]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +29,7 @@ def guarded(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[Ka
 
 def test_the_scan_finds_what_leaks() -> None:
     """A text that has a mark is found, wherever it stands."""
-    sink = Sink()
+    sink = Sink(MARKS)
     sink.saw("nowhere", "nothing")
     sink.attempt("an error", lambda: TopicAdmin({"bootstrap.servers": "a:1", "keyorder.unknown": RIGHT}))
     sink.saw("a config", {"sasl.password": KEY})
@@ -69,7 +41,7 @@ def test_clients_and_their_errors(
 ) -> None:
     """Producer, consumer, admin, doctor; logged in, refused, and with a private key that cannot be read."""
     caplog.set_level(logging.DEBUG)
-    sink = Sink()
+    sink = Sink(MARKS)
     good = guarded.client_config()
     bad = {**good, "sasl.password": WRONG, "keyorder.control.timeout.ms": 3000}
     admin = TopicAdmin(good, lambda step: sink.saw("a change's steps", step))
@@ -106,7 +78,7 @@ def test_clients_and_their_errors(
 def test_commands(guarded: KafkaUnderTest, topic_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands that reach a cluster, with a right and a wrong password in --command-config, as text and JSON."""
     keyorder = Command(guarded, capsys)
-    sink = Sink()
+    sink = Sink(MARKS)
     words = (
         ("topics", "create", "--topic", topic_name, "--partitions", 2),
         ("topics", "describe", "--topic", topic_name),
@@ -145,7 +117,7 @@ def test_a_connect_worker(
 ) -> None:
     """Its REST, its log and its metrics; the worker itself logs in with the marked password."""
     caplog.set_level(logging.DEBUG)
-    sink = Sink()
+    sink = Sink(MARKS)
     settings = {**worker_settings(guarded, tmp_path), "listeners": "http://127.0.0.1:0"}
     assert RIGHT in settings.values()
     with WorkerProcess(settings, in_group=False) as worker:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ....partitioner.errors import TopicNotFoundError
 from ....partitioner.gates.gate import Gates, consistent_starts
@@ -22,11 +21,11 @@ from ....partitioner.gates.starts import flushed_epoch, metadata_of
 from ....partitioner.timeline import Timeline
 from ...admin import TopicAdmin
 from ...admin_link import AdminLink
-from ...config import connection_of
 from ...group_gates import GroupOffsets
 from ...kafka_errors import translate
 from ...log_offsets import LogOffsets
 from ...metadata import identify
+from ...refusals import ClusterAdmin
 
 _LOG = logging.getLogger("keyorder.connect.task")
 _TIMEOUT = 10.0
@@ -85,8 +84,8 @@ class GroupSync:
         self._groups, self._name, self._own = re.compile(groups), name, own
         self._source_servers = str(source.get("bootstrap.servers"))
         self._target_servers = str(target.get("bootstrap.servers"))
-        self._source = AdminClient(connection_of(source))
-        self._target, self._coordinators = AdminClient(connection_of(target)), AdminLink(target)
+        self._source = ClusterAdmin(source)
+        self._target, self._coordinators = ClusterAdmin(target), AdminLink(target)
         self._target_groups = GroupOffsets(target, self._target, _TIMEOUT, _KEPT)
         self._source_groups = GroupOffsets(source, self._source, _TIMEOUT, _KEPT)
         self._topics = TopicAdmin(dict(target))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
-from ...config import connection_of
 from ...metadata import cluster_metadata
+from ...refusals import ClusterAdmin
 from ..api.connector import Config
 from ..config.configdef import ConfigDef
 from ..config.keys import ConfigValue, Importance, Type
@@ -80,4 +78,4 @@ def client(config: Config, side: str) -> dict[str, str]:
 def cluster(config: Mapping[str, str]) -> str:
     """The cluster's id. Raises BrokerUnreachableError and its like."""
     servers = config["bootstrap.servers"]
-    return str(cluster_metadata(AdminClient(connection_of(config)), servers).cluster_id)
+    return str(cluster_metadata(ClusterAdmin(config), servers).cluster_id)

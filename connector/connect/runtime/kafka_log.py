@@ -20,7 +20,8 @@ from ...config import connection_of
 from ...kafka_errors import translate, translated
 from ...log_offsets import LogOffsets
 from ...messages import offset_of, place_of
-from ...metadata import patiently, topic_config, wait_for_partitions
+from ...metadata import cluster_metadata, patiently, topic_config, wait_for_partitions
+from ...refusals import ClusterAdmin
 from ..api.errors import ConnectError
 
 Update = Callable[[str, bytes | None], None]
@@ -161,7 +162,8 @@ class KafkaLog:
 
 def ensure_compacted(config: Mapping[str, Any], servers: str, topic: str, partitions: int, replication: int) -> None:
     """Make an internal topic, or see that the one that is there is compacted. Raises ConfigError if it is not."""
-    admin = AdminClient(connection_of(config))
+    admin = ClusterAdmin(config)
+    cluster_metadata(admin, servers)
     make_topic(admin, servers, topic, partitions, replication, {"cleanup.policy": "compact"})
     found = patiently(lambda: topic_config(admin, topic, servers)["cleanup.policy"], _TIMEOUT)
     if found != "compact":

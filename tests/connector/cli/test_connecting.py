@@ -92,6 +92,7 @@ def test_names_of_secrets_are_known() -> None:
         "sasl.oauthbearer.client.secret",
         "sasl.jaas.config",
         "ssl.keystore.password",
+        "ssl.keystore.key",
     ]
 
     assert [name for name in names if not is_secret(name)] == []

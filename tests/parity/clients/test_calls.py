@@ -412,10 +412,10 @@ def test_a_consumer_is_made_of_one_client(monkeypatch: pytest.MonkeyPatch) -> No
     made: list[str] = []
     real = {
         "group_commits": group_commits.Consumer,
-        "admin_link": admin_link.AdminClient,
+        "admin_link": admin_link.ClusterAdmin,
         "log_offsets": log_offsets.Consumer,
     }
-    for module, name in ((group_commits, "Consumer"), (admin_link, "AdminClient"), (log_offsets, "Consumer")):
+    for module, name in ((group_commits, "Consumer"), (admin_link, "ClusterAdmin"), (log_offsets, "Consumer")):
         where = module.__name__.rpartition(".")[2]
         monkeypatch.setattr(module, name, lambda *a, where=where, **k: (made.append(where), real[where](*a, **k))[1])
     # A connection of its own: what clients of one connection share may have been made by another test's.
