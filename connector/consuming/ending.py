@@ -7,6 +7,10 @@ After a fatal error, such as a static member's fencing by its twin, the library'
 more. An assignment that it has announced, and that was not answered before, keeps its group from ending then: it waits for
 that answer for ever. `unassign()` gives it. Before a fatal error close() serves the callback itself, and a call here would
 take a rebalance for answered of which nobody has been told.
+
+An assignment that is announced and not yet served must not meet the end of its group: without a coordinator the library ends the
+group at once, and an `assign()` of the callback that comes in the same moment is answered by nobody, with the interpreter's lock
+held. So the callback is served before the end begins.
 """
 
 from __future__ import annotations
@@ -24,7 +28,17 @@ def close(raw: Consumer) -> None:
     """Close a consumer of the client library. Closing again does nothing."""
     if has_failed(raw):
         raw.unassign()
+    else:
+        _serve_callbacks(raw)
     raw.close()
+
+
+def _serve_callbacks(raw: Consumer) -> None:
+    """Serve what waits for the next poll. Records are passed by: nothing of them was handed over."""
+    with suppress(KafkaException, RuntimeError):  # RuntimeError: closed
+        raw.pause(raw.assignment())  # else more come while these are passed by
+        while raw.poll(0) is not None:
+            pass
 
 
 def let_go(raw: Consumer) -> None:
