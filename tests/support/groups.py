@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -64,6 +64,30 @@ def await_that(consumer: OrderedConsumer, condition: Callable[[], bool], timeout
         message = consumer.poll(0.05)
         if message is not None:
             messages.append(message)
+    return messages
+
+
+def read_by_turns(
+    consumers: Sequence[OrderedConsumer], done: Callable[[int], bool], silence: float = 120.0
+) -> list[Message]:
+    """Poll the members of a group in turns until `done` of the number of records: no member waits for one that is not polled.
+
+    Fails when there is no record and no new assignment for `silence` seconds.
+    """
+    messages: list[Message] = []
+    seen: object = None
+    deadline = time.monotonic() + silence
+    while not done(len(messages)):
+        for consumer in consumers:
+            message = consumer.poll(0.05)
+            if message is not None:
+                assert message.error() is None, message.error()
+                messages.append(message)
+        now = (len(messages), [str(consumer.assignment()) for consumer in consumers])
+        if now != seen:
+            seen, deadline = now, time.monotonic() + silence
+        gates = [consumer.gates() for consumer in consumers]
+        assert time.monotonic() < deadline, f"{len(messages)} records and no more; gates: {gates}"
     return messages
 
 
