@@ -19,6 +19,7 @@ from enum import Enum
 from math import inf
 
 from ..epochs import Slice
+from ..numbers import number_of
 from ..routing import Routing
 from ..timeline import Timeline
 
@@ -169,7 +170,5 @@ def origin_of_copy(value: bytes | str | None) -> tuple[int, int] | None:
         text = value.decode("ascii") if isinstance(value, bytes) else value
     except UnicodeDecodeError:
         return None
-    partition, colon, offset = text.partition(":")
-    if not colon or not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in (partition, offset)):
-        return None
-    return int(partition), int(offset)
+    partition, offset = (number_of(part) for part in text.partition(":")[::2])
+    return None if partition is None or offset is None else (partition, offset)

@@ -10,6 +10,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
 
+from ..numbers import LARGEST, number_of
+
 # Brokers refuse metadata above offset.metadata.max.bytes, 4 096 by default; the application's own note has to fit too.
 _LIMIT = 3_000
 
@@ -48,8 +50,9 @@ def encode_ahead(ahead: Ahead, committed: int, limit: int = _LIMIT) -> str:
 
 def decode_ahead(text: str, committed: int) -> Ahead | None:
     """The reverse; None for anything else: then records are returned again, and none is skipped."""
-    length, _, encoded = text.partition(".")
-    if not (length.isascii() and length.isdigit()):
+    digits, _, encoded = text.partition(".")
+    length = number_of(digits)
+    if length is None or committed + length > LARGEST:
         return None
     try:
         data = urlsafe_b64decode(encoded.encode("ascii"))
@@ -62,9 +65,11 @@ def decode_ahead(text: str, committed: int) -> Ahead | None:
         shift += 7
         if not byte & 0x80:
             at += value
+            if at > LARGEST:
+                return None
             pending.add(at)
             value = shift = 0
-    return None if shift else Ahead(committed + int(length), frozenset(pending))
+    return None if shift else Ahead(committed + length, frozenset(pending))
 
 
 def _varint(number: int) -> bytes:

@@ -15,6 +15,7 @@ from enum import Enum
 from math import inf
 
 from ..errors import ConfigError, GroupResetError
+from ..numbers import number_of
 from ..timeline import Timeline
 from .ahead import Ahead, decode_ahead
 from .gate import Gates, consistent_starts
@@ -64,7 +65,7 @@ def epoch_of(metadata: str | None) -> int | None:
     if metadata is None or not metadata.startswith(_PREFIX):
         return None
     number = metadata.removeprefix(_PREFIX).split(";", 1)[0].split("+", 1)[0]
-    return int(number) if number.isascii() and number.isdigit() else None
+    return number_of(number)
 
 
 def ahead_of(metadata: str | None, offset: int) -> Ahead | None:

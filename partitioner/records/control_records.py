@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ..numbers import number_of
 from ..timeline import Timeline
 from . import codec
 from .timeline_record import CUTS, checked, cuts
@@ -155,12 +156,14 @@ def waiver_key(waiver: Waiver) -> bytes:
 def waiver_of_key(key: bytes) -> tuple[str, int, int, str] | None:
     """(topic, epoch, partition, group) of a waiver's key; a tombstone has nothing else. None for any other key."""
     parts = key.split(b":", 4)
-    if len(parts) != 5 or parts[0] != b"waiver" or not (parts[2].isdigit() and parts[3].isdigit()):
+    if len(parts) != 5 or parts[0] != b"waiver":
         return None
     try:
-        return parts[1].decode(), int(parts[2]), int(parts[3]), parts[4].decode()
+        topic, epoch, partition, group = (part.decode() for part in parts[1:])
     except UnicodeDecodeError:
         return None
+    numbers = number_of(epoch), number_of(partition)
+    return None if numbers[0] is None or numbers[1] is None else (topic, numbers[0], numbers[1], group)
 
 
 def lease_key(writer: str, nonce: str) -> bytes:
