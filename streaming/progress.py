@@ -94,7 +94,7 @@ class GateListener(StreamingQueryListener):
 def _dict(text: str | None) -> dict[str, Any]:
     try:
         parsed = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
 

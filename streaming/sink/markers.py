@@ -52,13 +52,13 @@ def decode_marker(data: bytes, place: str) -> Marker:
     try:
         fields = json.loads(data)
         version = int(fields.pop("version"))
-    except (ValueError, KeyError, AttributeError, TypeError) as raised:
+    except (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as raised:
         raise CorruptRecordError(f"{place}: it is no marker of the Spark sink") from raised
     if version != _FORMAT:
         raise RecordVersionError(f"marker of the Spark sink at {place}", (version, 0), _FORMAT)
     try:
         return Marker(int(fields["batch"]), int(fields["rows"]), str(fields["fingerprint"]))
-    except (ValueError, KeyError, TypeError) as raised:
+    except (ValueError, KeyError, TypeError, OverflowError) as raised:
         raise CorruptRecordError(f"{place}: it is no marker of the Spark sink") from raised
 
 

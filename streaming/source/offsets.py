@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...partitioner.errors import ConfigError
+from ...partitioner.numbers import LARGEST, number_of
 
 Place = tuple[str, int]
+_LAST_PARTITION = 2**31 - 1
 LATEST, EARLIEST = -1, -2
 # A colon is in no topic's name, so this can never be one.
 GATES_KEY = "keyorder:gates"
@@ -90,9 +92,10 @@ def parse_offsets_and_words(
         if not isinstance(parts, dict):
             raise ConfigError(option, f"got {text}", example)
         for partition, offset in parts.items():
-            if not str(partition).isdigit() or isinstance(offset, bool) or not _is_int(offset):
+            number, value = number_of(partition), _offset(offset)
+            if number is None or number > _LAST_PARTITION or value is None:
                 raise ConfigError(option, f"got {text}", example)
-            found[topic, int(partition)] = int(offset)
+            found[topic, number] = value
     return found, whole
 
 
@@ -101,23 +104,25 @@ def parse_partitions(option: str, text: str) -> tuple[Place, ...]:
     example = 'expected e.g. {"topicA":[0,1],"topicB":[0,1]}'
     parsed = _json(option, text, example)
     for parts in parsed.values():
-        if not isinstance(parts, list) or not all(isinstance(p, int) and p >= 0 for p in parts):
+        if not isinstance(parts, list) or not all(type(p) is int and 0 <= p <= _LAST_PARTITION for p in parts):
             raise ConfigError(option, f"got {text}", example)
     return tuple(sorted((topic, p) for topic, parts in parsed.items() for p in parts))
 
 
-def _is_int(value: Any) -> bool:
-    try:
-        int(value)
-    except (TypeError, ValueError):
-        return False
-    return not isinstance(value, float)
+def _offset(value: Any) -> int | None:
+    """An offset, -1 for the end or -2 for the beginning, also as a text; None for anything else."""
+    if isinstance(value, str):
+        text = value.strip()
+        number = {"-1": -1, "-2": -2}.get(text, number_of(text))
+    else:
+        number = value if type(value) is int else None  # a bool is none
+    return number if number is not None and -2 <= number <= LARGEST else None
 
 
 def _json(option: str, text: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
         raise ConfigError(option, f"got {text}", example)
