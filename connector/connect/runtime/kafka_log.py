@@ -8,13 +8,13 @@ from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in
 from contextlib import ExitStack
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
     AdminClient,
     NewTopic,
 )
 
-from ....partitioner.errors import BrokerUnreachableError, ConfigError
+from ....partitioner.errors import BrokerUnreachableError, ConfigError, CorruptRecordError
 from ... import clock
 from ...config import connection_of
 from ...kafka_errors import translate, translated
@@ -26,10 +26,15 @@ from ..api.errors import ConnectError
 
 Update = Callable[[str, bytes | None], None]
 _TIMEOUT = 30.0
+_OF_WRONG_SHAPES = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 
 
 class KafkaLog:
     """One internal topic. `apply` is called with each record, in order, on the thread that calls `poll` or `read_to_end`.
+
+    Anybody with the right to may have written there. A record that `apply` cannot read (it raises what Python raises for values
+    of the wrong shape) is a CorruptRecordError with its place and without its contents, in which secrets may stand. It is raised
+    until a later record of its key stands in its place, or a null value.
 
     Thread-safe for writing; one thread at a time reads.
     """
@@ -43,6 +48,7 @@ class KafkaLog:
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
         self._next: dict[tuple[str, int], int] = {}
+        self._damaged: dict[bytes, CorruptRecordError] = {}
         self._offsets = LogOffsets(self._config)
         self._closed = False
 
@@ -75,7 +81,16 @@ class KafkaLog:
         self._consumer.assign([TopicPartition(t, p, 0) for t, p in self._next])
 
     def poll(self, timeout: float = 0.0) -> int:
-        """Apply what has arrived. Returns how many records that was."""
+        """Apply what has arrived. Returns how many records that was. Raises CorruptRecordError."""
+        count = self._take(timeout)
+        self._check()
+        return count
+
+    def _check(self) -> None:
+        for damaged in self._damaged.values():
+            raise damaged
+
+    def _take(self, timeout: float) -> int:
         consumer = self._consumer
         if consumer is None:
             raise self._ended()
@@ -94,25 +109,35 @@ class KafkaLog:
                     continue
                 raise failure
             self._next[place_of(message)] = offset_of(message) + 1
-            key = message.key()
+            key, value = message.key(), message.value()
             if key is not None:
-                value = message.value()
-                text = key if isinstance(key, str) else key.decode()
-                self._apply(text, value.encode() if isinstance(value, str) else value)
+                data = key.encode() if isinstance(key, str) else key
+                self._apply_one(message, data, value.encode() if isinstance(value, str) else value)
                 count += 1
         return count
 
+    def _apply_one(self, message: Message, key: bytes, value: bytes | None) -> None:
+        self._damaged.pop(key, None)
+        try:
+            self._apply(key.decode(), value)
+        except _OF_WRONG_SHAPES as error:
+            if value is not None:
+                topic, partition = place_of(message)
+                what = f"no record of a Connect worker ({type(error).__name__})"
+                self._damaged[key] = CorruptRecordError(what, f"{topic}[{partition}]@{offset_of(message)}")
+
     def read_to_end(self, timeout: float = _TIMEOUT) -> None:
-        """Apply all that is committed now. Raises BrokerUnreachableError after `timeout` seconds."""
+        """Apply all that is committed now. Raises BrokerUnreachableError after `timeout` seconds, CorruptRecordError."""
         with self._lock:
             if self._closed:
                 raise self._ended()
             deadline = clock.now() + timeout
             ends = self._offsets.stable_ends(self._next, timeout)
             while any(self._next[place] < end for place, end in ends.items()):
-                self.poll(0.1)
+                self._take(0.1)
                 if clock.now() > deadline:
                     raise BrokerUnreachableError(self._servers, f"read topic {self.topic} to its end")
+            self._check()
 
     def read_past(self, partition: int, offset: int, timeout: float = _TIMEOUT) -> None:
         """Apply all up to a record that was written: a transaction is decided before its markers let it be read."""
