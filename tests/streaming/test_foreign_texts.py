@@ -83,8 +83,7 @@ def test_a_marker(data: bytes) -> None:
     """Of the sink: the same marker comes back, or one of the two errors that say what it is not."""
     try:
         marker = decode_marker(data, "place")
-    except (CorruptRecordError, RecordVersionError) as error:
-        assert "place" in str(error)
+    except (CorruptRecordError, RecordVersionError):
         return
     assert decode_marker(encode_marker(marker), "place") == marker
     assert all(type(number) is int for number in (marker.batch, marker.rows))
@@ -98,11 +97,14 @@ def test_a_marker_that_is_ours() -> None:
 
 
 def _read(call: Any, option: str) -> list[Any]:
+    """What the call gives; nothing where it refuses, which names the option."""
+    refused: list[str] = []
     try:
         return [call()]
     except ConfigError as error:
-        assert error.setting == option
-        return []
+        refused.append(error.setting)
+    assert refused == [option]
+    return []
 
 
 @pytest.mark.parametrize("text", ['{"t":{"0":"7"}}', '{"t":{"0":7}}'])

@@ -125,7 +125,10 @@ def parse_text(text: str) -> Found:
     """
     if not text:
         return STRING, text
-    return _Parser(_Tokens(text)).parse(embedded=False)
+    try:
+        return _Parser(_Tokens(text)).parse(embedded=False)
+    except RecursionError:  # deeper lists and maps than anybody has a use for
+        return STRING, text
 
 
 class _NoValueError(Exception):

@@ -334,9 +334,15 @@ def _parsed(body: bytes) -> Any:
     if not body:
         return None
     try:
-        return json.loads(body)
+        parsed = json.loads(body)
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadRequestError("the body has half of a surrogate pair, which is no text") from None
+    except RecursionError:
+        raise BadRequestError("the body is nested too deeply") from None
     except ValueError as failure:
         raise BadRequestError(f"the body is no JSON: {failure}") from None
+    return parsed
 
 
 def _object(body: Any) -> dict[str, Any]:

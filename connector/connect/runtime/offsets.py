@@ -25,6 +25,16 @@ def offset_key(connector: str, partition: Mapping[str, Any]) -> str:
     return canonical([connector, dict(partition)])
 
 
+def entry_of(key: str, offset: Any) -> tuple[str, dict[str, Any]]:
+    """One stored offset, by its key. Raises ValueError for what no store of ours has written."""
+    names = json.loads(key)
+    if not (
+        isinstance(names, list) and len(names) == 2 and isinstance(names[0], str) and isinstance(names[1], dict)
+    ) or not isinstance(offset, dict):
+        raise ValueError("an entry is no offset of a source partition")
+    return key, offset
+
+
 class OffsetStore(ABC):
     """Offsets by (connector, source partition). Thread-safe."""
 
@@ -64,8 +74,11 @@ class FileOffsetStore(OffsetStore):
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
         try:
-            self._table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        except (OSError, ValueError) as error:
+            stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            if not isinstance(stored, dict):
+                raise ValueError("it holds no object")
+            self._table: dict[str, Any] = dict(entry_of(key, offset) for key, offset in stored.items())
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(
                 "offset.storage.file.filename", f"{path} cannot be read: {error}", "name a file of offsets"
             ) from error
@@ -130,7 +143,7 @@ class KafkaOffsetStore(OffsetStore):
         if value is None:
             self._table.pop(key, None)
         else:
-            self._table[key] = json.loads(value)
+            self._table.update([entry_of(key, json.loads(value))])
 
 
 class OffsetReader:
