@@ -259,7 +259,7 @@ class WriterSession(threading.Thread):
                 self._fail(KafkaOperationError("keep the writer's lease", repr(error)))
                 raise
         finally:
-            self.writer.send_until = float("-inf")
+            self._step(events.Ended())
             self._reader.close()
             self._link.close()
 

@@ -93,6 +93,11 @@ class Leaving:
     """The producer is closed: nothing more will be sent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The driver has come to its end, whatever ended it: nobody keeps the lease any more."""
+
+
 # Actions: what the driver is to do, in order.
 @dataclass(frozen=True, slots=True)
 class WriteLease:
@@ -185,6 +190,7 @@ Event = (
     | Failed
     | Tick
     | Leaving
+    | Ended
 )
 Action = (
     WriteLease

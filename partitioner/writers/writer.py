@@ -21,6 +21,7 @@ from .events import (
     Action,
     Admitted,
     CheckLogs,
+    Ended,
     EpochSeen,
     Event,
     Fail,
@@ -103,6 +104,7 @@ class Writer(Generic[R]):
             Failed: self._on_failed,
             Tick: self._on_tick,
             Leaving: self._on_leaving,
+            Ended: self._on_ended,
         }
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -236,6 +238,10 @@ class Writer(Generic[R]):
         clear = self._clear(now)
         lease = self.lease.leave(now)
         return [WriteLease(lease)] if lease is not None and clear else []
+
+    def _on_ended(self, _: Ended, __: float) -> list[Action]:
+        self.send_until = _NEVER
+        return []
 
     # -- timelines -------------------------------------------------------------------------------------------------
 

@@ -403,6 +403,14 @@ def test_a_writer_with_nothing_on_its_way_leaves() -> None:
     assert not rig.sends()
 
 
+def test_a_writer_whose_driver_has_ended_sends_nothing() -> None:
+    """Nobody renews its lease, and nobody would hear that it has lapsed."""
+    rig = live()
+    assert rig.step(events.Ended()) == []
+    assert not rig.sends()
+    assert rig.writer.failure is None
+
+
 @pytest.mark.parametrize("way", ["on its way", "timed out"])
 @pytest.mark.kip("K253-01")
 def test_a_writer_with_records_that_may_still_arrive_does_not_say_that_it_left(way: str) -> None:
