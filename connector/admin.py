@@ -31,13 +31,13 @@ from ..partitioner.layout import Layout, same_routing
 from ..partitioner.timeline import Timeline
 from . import clock
 from .attempts import Attempts
-from .config import split
+from .config import JUST_MADE, split
 from .control.control_topics import ensure, existing
 from .control.rights import require_controller, require_new, require_visible
 from .control.timeline_edit import ChangeOpenError, edit
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
-from .metadata import JUST_MADE, identify, is_compacted, wait_for_partitions, wait_until_gone
+from .metadata import identify, is_compacted, wait_for_partitions, wait_until_gone
 from .operations import notices
 from .operations.aborting import Abort, abort
 from .operations.adopting import Adoption, look

@@ -42,6 +42,9 @@ _CONNECTION = (
 _LOGGER = logging.getLogger("keyorder.librdkafka")
 logging.getLogger("keyorder").addHandler(logging.NullHandler())
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
+# Seconds: how long a topic that was just made may stay unknown to the broker that is asked; beyond it, it is not there.
+JUST_MADE = 10.0
+_PROPAGATION = "topic.metadata.propagation.max.ms"
 
 
 def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,6 +82,18 @@ def _commit_interval(config: Mapping[str, Any]) -> float:
     """`auto.commit.interval.ms` in seconds. As in the client library, 0 leaves the commits to revocations and to close()."""
     name = "auto.commit.interval.ms"
     return float("inf") if str(config.get(name)) == "0" else milliseconds(config, name, 5_000)
+
+
+def _propagation(theirs: Mapping[str, Any]) -> float:
+    """`topic.metadata.propagation.max.ms` in seconds; what is no number is for the client library to refuse.
+
+    Its own default is 30 s, but it does not keep the caller of produce() waiting.
+    """
+    value = str(theirs.get(_PROPAGATION, JUST_MADE * 1000))
+    try:
+        return max(0.0, float(value) / 1000)
+    except ValueError:
+        return 0.0
 
 
 def _positive(config: Mapping[str, Any], name: str, default: int, of: str = "") -> int:
@@ -152,6 +167,7 @@ class ProducerSettings:
     control_timeout: how long the first send to a topic may wait for the control topics.
     hold_limit, hold_limit_bytes: the most that is held back during a change before produce() raises BufferError.
     most_bytes: the largest record.
+    propagation: how long a topic that is not there may be one that was just made, of which not every broker has heard.
     arrow_native: produce_arrow() uses the C library's calls where they can be had.
     on_delivery: for records without a callback of their own. only_errors: callbacks hear of failures alone.
     metrics_at: host and port of its metrics, None: not served.
@@ -168,6 +184,7 @@ class ProducerSettings:
     request_timeout: float
     transactional_id: str | None
     transaction_timeout_ms: int
+    propagation: float = 0.0
     arrow_native: bool = True
     on_delivery: Callable[..., None] | None = None
     only_errors: bool = False
@@ -215,6 +232,7 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
         request_timeout=milliseconds(theirs, "request.timeout.ms", 30_000),
         transactional_id=theirs.get("transactional.id"),
         transaction_timeout_ms=int(theirs.get("transaction.timeout.ms", 60_000)),
+        propagation=_propagation(theirs),
         arrow_native=boolean(ours, "keyorder.arrow.native", True),
         on_delivery=on_delivery,
         only_errors=only_errors,
@@ -283,6 +301,7 @@ class ConsumerSettings:
     cooperative: a member of a classic group that keeps its partitions while the group rebalances.
     growth_interval: seconds between two looks at the subscribed topics' counts; None: only when a timeline changes.
     static: a classic group's static member, which comes back without a rebalance.
+    propagation: how long a topic that is not there may be one that was just made, of which not every broker has heard.
     metrics_at: host and port of its metrics, None: not served.
     """
 
@@ -307,6 +326,7 @@ class ConsumerSettings:
     strays: str
     dead_letter_topic: str
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None] | None
+    propagation: float = 0.0
     metrics_at: tuple[str, int] | None = None
 
 
@@ -367,6 +387,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         cooperative=classic and "cooperative" in strategy,
         growth_interval=_growth_interval(theirs),
         static=classic and bool(theirs.get("group.instance.id")),
+        propagation=_propagation(theirs),
         metrics_at=_metrics_at(ours),
     )
     theirs["enable.auto.commit"] = False

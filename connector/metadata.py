@@ -41,8 +41,6 @@ T = TypeVar("T")
 _PATIENCE = 5.0
 # How soon whoever waits for a broker notices that nobody needs its answer any more.
 _GLANCE = 0.1
-# How long a topic that was just made may stay unknown to the broker that is asked; beyond it, it is not there.
-JUST_MADE = 10.0
 
 
 @dataclass(frozen=True, slots=True)

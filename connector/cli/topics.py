@@ -15,8 +15,9 @@ from ...partitioner.hashing import DEFAULT_HASH, HASHES
 from ...partitioner.layout import Layout, same_routing
 from ...partitioner.timeline import Timeline
 from ..admin import TopicAdmin
+from ..config import JUST_MADE
 from ..kafka_errors import translate
-from ..metadata import JUST_MADE, cluster_metadata, identify
+from ..metadata import cluster_metadata, identify
 from ..operations.adopting import check_hash
 from ..operations.notices import of_adoption
 from ..operations.topic_settings import altered, settings_of_existing, split_topic_config

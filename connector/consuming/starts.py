@@ -26,6 +26,7 @@ _LOG = logging.getLogger("keyorder.consumer")
 _RETRY = 0.02
 _BACKLOG = 1_000
 _FAILED_RETRY = 0.5
+_UNHEARD_RETRY = 0.1
 # Where a request for all topics has failed: how long each is asked for by itself, and how long one turn goes on with it.
 _APART, _PATIENCE = 10.0, 1.0
 
@@ -307,6 +308,11 @@ class Starts:
         for topic in list(attempt.topics):
             with attempt.of(topic):
                 if topic not in counts:
-                    raise TopicNotFoundError(topic)
+                    if clock.now() - self._waiting[topic] >= self._settings.propagation:
+                        raise TopicNotFoundError(topic)
+                    # It may have been made just now: a broker hears of a new topic late.
+                    self._again_at[topic] = clock.now() + _UNHEARD_RETRY
+                    attempt.topics.remove(topic)
+                    continue
                 self._assignment.counted(topic, max(counts[topic], highest.get(topic, 1)))
         return cluster_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ...partitioner.errors import UnmanagedTopicError
+from ...partitioner.errors import TopicNotFoundError, UnmanagedTopicError
 from ...partitioner.writers.sending import TopicSending
 from ..admin import TopicAdmin
 from ..config import connection_of
@@ -32,6 +32,7 @@ class TopicRegistration:
         self._config, self._session = config, session
         self._tombstones, self._log_starts, self._topics = tombstones, log_starts, topics
         self._bootstrap = str(config.get("bootstrap.servers"))
+        self._missing: set[str] = set()  # waited for in vain: whoever goes on sending there does not wait each time
         self._lock = threading.RLock()  # a signal handler may come back here
 
     def first_use(self, topic: str) -> TopicSending[Record]:
@@ -59,7 +60,13 @@ class TopicRegistration:
     def _look_up(self, topic: str) -> TopicIdentity:
         """See that the topic and the control topics are there, through a client that knows no dead broker yet."""
         admin = ClusterAdmin(self._config)
-        identity = identify(admin, topic, self._bootstrap, 5.0)
+        patience = 0.0 if topic in self._missing else self._session.settings.propagation
+        try:
+            identity = identify(admin, topic, self._bootstrap, 5.0, just_made=patience)
+        except TopicNotFoundError:
+            self._missing.add(topic)
+            raise
+        self._missing.discard(topic)
         ensure(admin, self._bootstrap, 5.0)
         self._tombstones.topic_is(topic, is_compacted(admin, topic, self._bootstrap))
         return identity

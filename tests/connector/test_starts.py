@@ -151,9 +151,10 @@ def test_all_topics_are_asked_for_together() -> None:
     assert not stopped.errors
 
 
-def test_what_is_wrong_with_one_topic_leaves_the_others_alone() -> None:
+def test_what_is_wrong_with_one_topic_leaves_the_others_alone(later: Any) -> None:
     found, starter, stopped, owned = starts()
     starter.missing = {"t1"}
+    later(SETTINGS.propagation)
     starter.foreign = {"t2": IdentityMismatchError("t2", "topic id", "a", "b")}
     starter.reset = {"t3": GroupResetError("g", "t3", "its commits contradict each other")}
     found.find()
@@ -164,6 +165,23 @@ def test_what_is_wrong_with_one_topic_leaves_the_others_alone() -> None:
         "t3": GroupResetError,
     }
     assert len(starter.calls) == 5, "no topic was asked for by itself"
+
+
+def test_a_topic_of_which_the_broker_has_not_heard_is_waited_for(later: Any) -> None:
+    """It may have been made just now. The others start meanwhile."""
+    found, starter, stopped, owned = starts()
+    starter.missing = {"t1", "t2"}
+    found.find()
+    assert started(owned) == set(TOPICS) - {"t1", "t2"}
+    assert not stopped.errors
+    later(SETTINGS.propagation / 2)
+    starter.missing = {"t2"}
+    found.find()
+    assert started(owned) == set(TOPICS) - {"t2"}
+    assert not stopped.errors
+    later(SETTINGS.propagation / 2)
+    found.find()
+    assert {topic: type(error) for topic, error in stopped.errors.items()} == {"t2": TopicNotFoundError}
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,19 @@ def test_an_end_of_a_partition_is_no_position(kafka: KafkaUnderTest, kind: Any, 
 
 
 @BOTH
+def test_an_assigned_topic_that_is_being_made_is_waited_for(kafka: KafkaUnderTest, kind: Any, topic_name: str) -> None:
+    """A broker hears of a new topic late; `topic.metadata.propagation.max.ms` says how late."""
+    config = group_config(kafka, topic_name, topic_metadata_refresh_interval_ms=500)
+    consumer = kind({**config, "topic.metadata.propagation.max.ms": 120_000})
+    consumer.assign([TopicPartition(topic_name, 0, OFFSET_BEGINNING)])
+    assert consumer.poll(1) is None
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    send(kafka, topic_name, ("k", "v"))
+    assert first(consumer).value() == b"v"
+    consumer.close()
+
+
+@BOTH
 def test_the_last_commit_of_a_program_that_is_closed(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
     """on_revoke commits, inside close()."""
     consumer = kind(group_config(kafka, topic, enable_auto_commit=False))

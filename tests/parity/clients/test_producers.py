@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector import metadata
 from keyorder.connector.config import producer_settings
 from keyorder.partitioner.errors import (
     BrokerUnreachableError,
@@ -99,13 +101,74 @@ def test_the_lease_follows_the_delivery_timeout(seconds: int) -> None:
         producer_settings({**config, "keyorder.lease.ms": (seconds + 12) * 1000})
 
 
+@BOTH
+def test_a_topic_that_is_being_made_is_waited_for(kafka: KafkaUnderTest, kind: Any, topic_name: str) -> None:
+    """Its creation is not awaited: a cluster takes a moment until each broker has heard of a new topic."""
+    told: list[KafkaError | None] = []
+    admin = AdminClient(kafka.client_config())
+    with kind(kafka.client_config()) as producer:
+        made = admin.create_topics([NewTopic(topic_name, 1)])
+        producer.produce(topic_name, b"v", b"k", on_delivery=lambda error, _: told.append(error))
+        assert producer.flush(120) == 0
+    made[topic_name].result(120)
+    assert told == [None]
+
+
+def test_a_topic_that_one_look_does_not_show_is_waited_for(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`topic.metadata.propagation.max.ms`, as in the library: made after the first look, it is found by a later one."""
+    looks = 0
+    described = metadata.described
+
+    def late(admin: Any, topic: str, *arguments: Any) -> Any:
+        nonlocal looks
+        looks += topic == topic_name
+        try:
+            return described(admin, topic, *arguments)
+        except TopicNotFoundError:
+            if looks == 1:
+                admin.create_topics([NewTopic(topic, 1)])[topic].result(120)
+            raise
+
+    monkeypatch.setattr(metadata, "described", late)
+    with OrderedProducer({**kafka.client_config(), "topic.metadata.propagation.max.ms": 120_000}) as producer:
+        producer.produce(topic_name, b"v", b"k")
+        assert producer.flush(120) == 0
+    assert looks >= 2
+
+
+def test_a_topic_is_waited_for_once(kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sends to a topic that is not there waits no second time; when it is made, it is used."""
+    looks = 0
+    described = metadata.described
+
+    def counted(admin: Any, topic: str, *arguments: Any) -> Any:
+        nonlocal looks
+        looks += topic == topic_name
+        return described(admin, topic, *arguments)
+
+    monkeypatch.setattr(metadata, "described", counted)
+    with OrderedProducer({**kafka.client_config(), "topic.metadata.propagation.max.ms": 300}) as producer:
+        with pytest.raises(TopicNotFoundError):
+            producer.produce(topic_name, b"v", b"k")
+        assert looks > 1
+        looks = 0
+        with pytest.raises(TopicNotFoundError):
+            producer.produce(topic_name, b"v", b"k")
+        assert looks == 1
+        TopicAdmin(kafka.client_config()).create(topic_name, 1)
+        producer.produce(topic_name, b"v", b"k")
+        assert producer.flush(120) == 0
+
+
 def test_errors_in_the_place_of_the_librarys_are_of_its_family(kafka: KafkaUnderTest, topic_name: str) -> None:
     """`except KafkaException` meets them, `args[0]` is a KafkaError with the library's code, and they keep their type."""
     with pytest.raises(KafkaException) as config_error:
         OrderedProducer({"bootstrap.servers": "localhost:1", "acks": 1})
     assert isinstance(config_error.value, ConfigError)
     assert config_error.value.args[0].code() == KafkaError._INVALID_ARG
-    with OrderedProducer(kafka.client_config()) as producer:
+    with OrderedProducer({**kafka.client_config(), "topic.metadata.propagation.max.ms": 0}) as producer:
         with pytest.raises(KafkaException) as not_found:
             producer.produce(topic_name, b"v", b"k")
         assert isinstance(not_found.value, TopicNotFoundError)
