@@ -9,6 +9,7 @@ from ..messages import Place
 from .fetching import Fetching
 from .partition_state import PartitionState
 from .records.delivery_buffer import DeliveryBuffer
+from .statistics import Statistics
 from .view import View, ViewKeeper
 
 
@@ -16,7 +17,7 @@ class Assignment:
     """The owned partitions of one consumer. Used by one thread at a time.
 
     owned: their states, from assignment to revocation. fetching: which of them the client library reads. out: the records
-    that the application has not seen.
+    that the application has not seen. statistics: the library's, from when on they tell of what is owned.
     """
 
     def __init__(self, raw: Consumer, settings: ConsumerSettings, views: ViewKeeper) -> None:
@@ -24,6 +25,7 @@ class Assignment:
         self.owned: dict[Place, PartitionState] = {}
         self.fetching = Fetching(raw, settings, self.owned)
         self.out = DeliveryBuffer(self.owned)
+        self.statistics = Statistics(self.owned)
         self._counts: dict[str, int] = {}
         self._topics: frozenset[str] | None = frozenset()
 
@@ -31,6 +33,7 @@ class Assignment:
         """The partition is this member's from now on."""
         self._topics = None
         self.owned[place] = PartitionState(*place)
+        self.statistics.assigned(place)
         self._topics = None  # a signal handler may have asked in between
 
     def give_up(self, places: set[Place]) -> list[PartitionState]:

@@ -94,8 +94,12 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
         self._settings, theirs = consumer_settings(given(config, kwargs))
         # Nothing below holds the consumer itself, so that one that is dropped is freed, and leaves its group, at once.
         commits: Committer
+        assignment: Assignment
         callbacks = self._callbacks = Callbacks()
         theirs["on_commit"] = lambda error, places: commits.arrived(error, places)
+        if callable(theirs.get("stats_cb")):
+            told = theirs["stats_cb"]
+            theirs["stats_cb"] = lambda text: assignment.statistics.tell(told, text)
         self._callers = Callers()
         self._closed = True  # until there is something to close: what follows may raise
         self._closing = self._close_later = False
@@ -110,7 +114,7 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
         starter = self._starter = Starter(
             self._raw, self._link, self._settings.group, self._settings.start_at_latest, committed_only
         )
-        self._assignment = Assignment(self._raw, self._settings, self._view)
+        assignment = self._assignment = Assignment(self._raw, self._settings, self._view)
         self._origins = OriginWatch(self._link, self._settings.group)
         self._early = EarlyReleases(self._settings, connection, isolation) if self._settings.early_release else None
         self._gates = Gatekeeper(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -98,6 +99,21 @@ def test_an_assigned_topic_that_is_being_made_is_waited_for(kafka: KafkaUnderTes
     send(kafka, topic_name, ("k", "v"))
     assert first(consumer).value() == b"v"
     consumer.close()
+
+
+def test_statistics_have_what_is_assigned(kafka: KafkaUnderTest, topic: str) -> None:
+    """From the first on, as stock's after `assign()`: a program looks its partition up in them."""
+    told: list[dict[str, Any]] = []
+    config = group_config(kafka, topic, statistics_interval_ms=5)
+    consumer = OrderedConsumer({**config, "stats_cb": lambda text: told.append(json.loads(text))})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assert first(consumer).value() == b"0"
+    deadline = time.monotonic() + 120
+    while not told:
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    consumer.close()
+    assert [each for each in told if "0" not in each["topics"].get(topic, {}).get("partitions", {})] == []
 
 
 @BOTH
