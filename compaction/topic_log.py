@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..connector import clock
-from ..connector.config import connection_of
+from ..connector.config import connection_of, flat
 from ..connector.kafka_errors import ends_partition, translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
@@ -33,6 +33,7 @@ class TopicLog:
     """
 
     def __init__(self, config: Mapping[str, Any], topic: str) -> None:
+        config = flat(config)
         self._topic = topic
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._committed = str(config.get("isolation.level", "read_committed")) == "read_committed"

@@ -45,6 +45,7 @@ _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 # Seconds: how long a topic that was just made may stay unknown to the broker that is asked; beyond it, it is not there.
 JUST_MADE = 10.0
 _PROPAGATION = "topic.metadata.propagation.max.ms"
+_OF_TOPICS = "default.topic.config"
 
 
 def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +63,24 @@ def given(config: Mapping[str, Any] | None, named: Mapping[str, Any]) -> Mapping
     if config is None and not named:
         raise TypeError("expected configuration dict")
     return {str(name): value for name, value in {**({} if config is None else config), **named}.items()}
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with those of `default.topic.config`, a dict of its own among them, beside the others.
+
+    So the client library does it, where they win. In there nobody would see them: what is refused would pass, and what keyorder
+    sets for itself would be overruled. Raises ConfigError.
+    """
+    settings = dict(config)
+    if _OF_TOPICS in settings:
+        nested = settings.pop(_OF_TOPICS)
+        if not isinstance(nested, Mapping):
+            raise ConfigError(
+                _OF_TOPICS, f"{type(nested).__name__} is not a dict", "give its settings beside the others"
+            )
+        settings.update({str(name): value for name, value in nested.items()})
+        settings.pop(_OF_TOPICS, None)
+    return settings
 
 
 def boolean(config: Mapping[str, Any], name: str, default: bool) -> bool:
@@ -124,6 +143,7 @@ def split(config: Mapping[str, Any], known: Mapping[str, object], what: str) -> 
     """(ours, the client library's). Raises ConfigError for an unknown `keyorder.` name or a missing address."""
     if not isinstance(config, Mapping):
         raise ConfigError("config", f"{type(config).__name__} is not a dict", "give one dict of dotted names")
+    config = flat(config)
     ours = {k: v for k, v in config.items() if k.startswith("keyorder.") or k in known}
     for name in ours:
         if name not in known:

@@ -101,6 +101,16 @@ def test_an_assigned_topic_that_is_being_made_is_waited_for(kafka: KafkaUnderTes
     consumer.close()
 
 
+@BOTH
+def test_a_new_group_begins_where_the_nested_settings_say(kafka: KafkaUnderTest, kind: Any, topic: str) -> None:
+    """`default.topic.config`, as programs of long ago have it, wins over the settings beside it."""
+    config = group_config(kafka, topic, auto_offset_reset="latest")
+    consumer = kind({**config, "default.topic.config": {"auto.offset.reset": "earliest"}})
+    consumer.subscribe([topic])
+    assert first(consumer).value() == b"0"
+    consumer.close()
+
+
 def test_statistics_have_what_is_assigned(kafka: KafkaUnderTest, topic: str) -> None:
     """From the first on, as stock's after `assign()`: a program looks its partition up in them."""
     told: list[dict[str, Any]] = []
