@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keyorder import TopicAdmin
 from support.cluster import KafkaUnderTest
+from support.groups import send
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -55,6 +57,20 @@ def datadog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed(tmp_path_factory.mktemp("datadog"), "ddtrace==4.16.0")
 
 
+@pytest.fixture(scope="module")
+def kombu(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kombu is, Celery's library of queues."""
+    return installed(tmp_path_factory.mktemp("kombu"), "kombu==5.7.0")
+
+
+@pytest.fixture(scope="module")
+def bytewax(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Bytewax is."""
+    return installed(
+        tmp_path_factory.mktemp("bytewax"), "--no-deps", "bytewax==0.21.1", "jsonpickle", "prometheus-client"
+    )
+
+
 def answer(program: str, where: Path, *arguments: str) -> Any:
     """What a program there prints last, as JSON."""
     done = subprocess.run(
@@ -85,3 +101,21 @@ def test_datadog_traces(datadog: Path, kafka: KafkaUnderTest, topic_name: str, k
         ["kafka.consume", "False"],
         ["kafka.consume", "True"],
     ]
+
+
+@pytest.mark.parametrize("kind", ["stock", "ordered"])
+def test_a_queue_of_kombu(kombu: Path, kafka: KafkaUnderTest, topic_name: str, kind: str) -> None:
+    """It makes a topic and writes to it at once, acknowledges by commit() and gives back by seek()."""
+    found = answer("kombu_queue.py", kombu, kafka.bootstrap_servers, topic_name, kind)
+    assert found == {"read": [0, 1, 2, 3, 4, 5], "left": 0}
+
+
+@pytest.mark.parametrize("kind", ["stock", "ordered"])
+def test_a_dataflow_of_bytewax(bytewax: Path, kafka: KafkaUnderTest, topic_name: str, kind: str) -> None:
+    """A consumer for each partition, assigned by hand, with statistics; the order of each key is kept."""
+    admin = TopicAdmin(kafka.client_config())
+    for name in (topic_name, f"{topic_name}-out"):
+        admin.create(name, 2)
+    send(kafka, topic_name, *((f"k{n % 3}", f"{n}") for n in range(30)))
+    found = answer("bytewax_flow.py", bytewax, kafka.bootstrap_servers, topic_name, kind)
+    assert found == {f"k{key}": [f"{n}" for n in range(key, 30, 3)] for key in range(3)}
