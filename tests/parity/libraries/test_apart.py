@@ -105,7 +105,7 @@ def test_datadog_traces(datadog: Path, kafka: KafkaUnderTest, topic_name: str, k
 
 @pytest.mark.parametrize("kind", ["stock", "ordered"])
 def test_a_queue_of_kombu(kombu: Path, kafka: KafkaUnderTest, topic_name: str, kind: str) -> None:
-    """It makes a topic and writes to it at once, acknowledges by commit() and gives back by seek()."""
+    """It makes a topic and writes to it at once, and acknowledges by commit()."""
     found = answer("kombu_queue.py", kombu, kafka.bootstrap_servers, topic_name, kind)
     assert found == {"read": [0, 1, 2, 3, 4, 5], "left": 0}
 
