@@ -19,7 +19,7 @@ def main(broker: str, name: str, kind: str) -> None:
         queue = connection.SimpleQueue(name)  # makes the topic, and does not wait for it
         for number in range(5):
             queue.put({"number": number})
-        for number in range(5):
+        for _ in range(5):
             message = queue.get(timeout=120)
             read.append(message.payload["number"])
             message.ack()
