@@ -380,12 +380,21 @@ class HardProducer:
             self.ledger.append(entry)
             entries.append(entry)
             records.append({"key": key, "value": value, "callback": self.report(entry)})
+        was_closed = self.closed  # by a signal handler, in an earlier call: then all of them are refused
         _, error = self.public("produce_batch", self.producer.produce_batch, self.side.topic, records)
         for entry, record in zip(entries, records, strict=True):
             if error is None and "_error" in record:
                 entry.taken = False
                 self.recorder.send_fail(entry.key, entry.seq)
+            elif was_closed:
+                self._settle(entry, error, self.recorder)
             else:
+                if (
+                    self.closed and error is not None
+                ):  # in mid call: it tells nothing more, whatever the call has raised
+                    entry.taken = None
+                    self.recorder.send_unknown(entry.key, entry.seq)
+                    continue
                 broken_off = isinstance(error, InterruptedError) or not isinstance(error, Exception)
                 self._settle(entry, error if broken_off else None, self.recorder)
                 entry.taken = None if error is not None else entry.taken
