@@ -23,15 +23,16 @@ class LogStarts:
         self._counts: dict[str, Callable[[], int]] = {}
         self._known: dict[str, dict[int, int]] = {}
         self._closing = Event()
-        self._thread: threading.Thread | None = None
+        self._threads: dict[str, threading.Thread] = {}
 
     def follow(self, topic: str, partitions: Callable[[], int]) -> None:
         """Ask on this thread now, and on one of its own from then on. partitions: how many may hold records by then."""
         self._ask(topic, partitions())
         self._counts[topic] = partitions
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="keyorder-log-starts", daemon=True)
-            self._thread.start()
+        thread = threading.Thread(target=self._run, name="keyorder-log-starts", daemon=True)
+        # One, whichever of several threads comes first. Without a lock: a signal handler may come back here.
+        if self._threads.setdefault("one", thread) is thread:
+            thread.start()
 
     def of(self, topic: str) -> Mapping[int, int]:
         """{partition: log start} as last heard; a partition of which nothing was heard is missing."""
@@ -44,8 +45,8 @@ class LogStarts:
     def close(self) -> None:
         """End the thread."""
         self._closing.set()
-        if self._thread is not None:
-            self._thread.join(10)
+        for thread in self._threads.values():
+            thread.join(10)
 
     def _run(self) -> None:
         while not self._closing.wait(self._every):

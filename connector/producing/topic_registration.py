@@ -33,29 +33,32 @@ class TopicRegistration:
         self._tombstones, self._log_starts, self._topics = tombstones, log_starts, topics
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._missing: set[str] = set()  # waited for in vain: whoever goes on sending there does not wait each time
-        self._lock = threading.RLock()  # a signal handler may come back here
+        # One for each topic: one that is waited for keeps no other waiting. A signal handler may come back here.
+        self._locks: dict[str, Any] = {}
 
     def first_use(self, topic: str) -> TopicSending[Record]:
         """Join the topic's writers, on the caller's thread, so that errors reach it. See OrderedProducer.produce."""
         settings = self._session.settings
-        with self._lock:
-            known = self._topics.get(topic)
-            if known is not None:
-                return known
+        with self._locks.setdefault(topic, threading.RLock()):
+            if topic in self._topics:
+                return self._topics[topic]
             self._session.writer.check()
             identity = patiently(lambda: self._look_up(topic), settings.control_timeout)
-            try:
-                sending = self._session.admit(topic)
-            except UnmanagedTopicError:
-                if not settings.adopt:
-                    raise
-                TopicAdmin(connection_of(self._config)).adopt(topic)
-                sending = self._session.admit(topic)
-            sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
-            if self._tombstones.clears(topic):
-                self._log_starts.follow(topic, lambda: sending.timeline.highest_count)
-            self._topics[topic] = sending
-            return sending
+            return self._admitted(topic, identity)
+
+    def _admitted(self, topic: str, identity: TopicIdentity) -> TopicSending[Record]:
+        try:
+            sending = self._session.admit(topic)
+        except UnmanagedTopicError:
+            if not self._session.settings.adopt:
+                raise
+            TopicAdmin(connection_of(self._config)).adopt(topic)
+            sending = self._session.admit(topic)
+        sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
+        if self._tombstones.clears(topic):
+            self._log_starts.follow(topic, lambda: sending.timeline.highest_count)
+        self._topics[topic] = sending
+        return sending
 
     def _look_up(self, topic: str) -> TopicIdentity:
         """See that the topic and the control topics are there, through a client that knows no dead broker yet."""

@@ -176,8 +176,8 @@ def test_a_producer_that_is_dropped_is_freed_and_its_threads_end(kafka: KafkaUnd
 
     until(freed)
     until(lambda: not session.is_alive())
-    assert log_starts._thread is not None
-    until(lambda: not log_starts._thread.is_alive())  # type: ignore[union-attr]
+    (thread,) = log_starts._threads.values()
+    until(lambda: not thread.is_alive())
     change = admin.expand(topic_name, 2)
     assert not any(step.name.startswith("expelled") for step in change.steps)
 

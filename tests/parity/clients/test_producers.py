@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import threading
 from typing import Any
 
 import pytest
@@ -136,6 +137,34 @@ def test_a_topic_that_one_look_does_not_show_is_waited_for(
         producer.produce(topic_name, b"v", b"k")
         assert producer.flush(120) == 0
     assert looks >= 2
+
+
+def test_a_topic_that_is_waited_for_keeps_no_other_one_waiting(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread's misspelt topic is not the other threads' trouble: theirs are used for the first time meanwhile."""
+    waiting = threading.Event()
+    described = metadata.described
+
+    def seen(admin: Any, topic: str, *arguments: Any) -> Any:
+        try:
+            return described(admin, topic, *arguments)
+        except TopicNotFoundError:
+            waiting.set()
+            raise
+
+    monkeypatch.setattr(metadata, "described", seen)
+    other = f"{topic_name}-other"
+    TopicAdmin(kafka.client_config()).create(other, 1)
+    with OrderedProducer({**kafka.client_config(), "topic.metadata.propagation.max.ms": 600_000}) as producer:
+        late = threading.Thread(target=producer.produce, args=(topic_name, b"v", b"k"))
+        late.start()
+        assert waiting.wait(120)
+        producer.produce(other, b"v", b"k")
+        assert late.is_alive()
+        TopicAdmin(kafka.client_config()).create(topic_name, 1)
+        late.join(120)
+        assert producer.flush(120) == 0
 
 
 def test_a_topic_is_waited_for_once(kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
