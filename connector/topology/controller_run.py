@@ -261,7 +261,7 @@ class ControllerRun:
         newest = action.timeline.newest
         if action.changed and action.timeline.layout.count != self._before:
             _LOG.info(
-                "%s: %s took it from %d to %d partitions, epoch %d, in %.1f s and %d attempts; writers held records for %s ms",
+                "%s: %s took it from %d to %d partitions, epoch %d, in %.1f s, at attempt %d; writers held records for %s ms",
                 self._topic, acting_user(), self._before, newest.count, newest.number, self._log.seconds(),
                 self._machine.attempt, newest.held_ms,
             )  # fmt: skip
