@@ -21,24 +21,40 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from ..messages import Place
 
+# A callback that is there lies behind less than that.
+_MOST_SERVED = 10_000
 _SILENCE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD}
 
 
 def close(raw: Consumer) -> None:
-    """Close a consumer of the client library. Closing again does nothing."""
-    if has_failed(raw):
-        raw.unassign()
-    else:
-        _serve_callbacks(raw)
-    raw.close()
+    """Close a consumer of the client library. Closing again does nothing. What a callback raises meanwhile goes out at last."""
+    try:
+        if has_failed(raw):
+            raw.unassign()
+        else:
+            _serve_callbacks(raw)
+    finally:
+        raw.close()
 
 
 def _serve_callbacks(raw: Consumer) -> None:
-    """Serve what waits for the next poll. Records are passed by: nothing of them was handed over."""
+    """Serve what waits for the next poll. Records are passed by: nothing of them was handed over.
+
+    Raises what an application's logger has raised first, once the others have been served as well.
+    """
+    raised: BaseException | None = None
     with suppress(KafkaException, RuntimeError):  # RuntimeError: closed
         raw.pause(raw.assignment())  # else more come while these are passed by
-        while raw.poll(0) is not None:
-            pass
+    for _ in range(_MOST_SERVED):
+        try:
+            if raw.poll(0) is None:
+                break
+        except (KafkaException, RuntimeError):
+            break
+        except BaseException as error:
+            raised = raised or error
+    if raised is not None:
+        raise raised
 
 
 def let_go(raw: Consumer) -> None:

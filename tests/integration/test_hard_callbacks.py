@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -503,3 +504,31 @@ def test_close_while_another_thread_polls(kafka: KafkaUnderTest, topic_name: str
     consumer.close()
     assert ended.wait(120)
     assert committed(kafka, topic_name) == 5
+
+
+def test_a_logger_that_raises_in_close_keeps_no_member_in_its_group(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The client is closed all the same, and what was raised goes out of close(); else the group waits for it for minutes."""
+    filled(kafka, topic_name, 20)
+    closing = threading.Event()
+
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if closing.is_set():
+                raise Callback(record.getMessage())
+
+    logger = logging.Logger(topic_name)
+    logger.addHandler(Raising())
+    config = group_config(kafka, topic_name, session_timeout_ms=300_000, max_poll_interval_ms=600_000, debug="cgrp")
+    consumer = OrderedConsumer(config, logger=logger)
+    consumer.subscribe([topic_name])
+    assert len(take_all(consumer, "consume", 20, Callback)[0]) == 20
+    closing.set()
+    with pytest.raises(Callback):
+        consumer.close()
+    other = OrderedConsumer(group_config(kafka, topic_name))
+    other.subscribe([topic_name])
+    deadline = time.monotonic() + 120
+    while not other.assignment():
+        assert time.monotonic() < deadline
+        other.poll(0.1)
+    other.close()
