@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from keyorder import TopicAdmin
 from keyorder.connector import clock
-from keyorder.partitioner.errors import WriterLateError
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
@@ -19,6 +21,28 @@ SHORT_LEASE = {
     "keyorder.lease.margin.ms": 500,
     "delivery.timeout.ms": 3_000,
 }
+# Grows a topic with a clock that goes on by two minutes at a step of the change; prints the count that it left, and the sleep.
+SLEEPER = """
+import json, sys
+from keyorder import TopicAdmin
+from keyorder.connector import clock
+from keyorder.partitioner.errors import WriterLateError
+
+config, topic, step = json.loads(sys.argv[1])
+awake, slept = clock.now, 0.0
+clock.now = lambda: awake() + slept
+
+def sleep(name):
+    global slept
+    if name == step:
+        slept = 130.0
+
+try:
+    after = TopicAdmin(config, sleep).expand(topic, 6, timeout=120).after
+except WriterLateError:
+    after = 4
+print(json.dumps([after, slept]))
+"""
 YEARS_MS = 10 * 365 * 86_400_000
 
 
@@ -68,27 +92,21 @@ def test_writers_and_readers_that_slept_go_on_in_order(kafka: KafkaUnderTest, to
 @pytest.mark.kip("K253-26", "K253-29")
 @pytest.mark.parametrize("step", ["roll call", "collecting"])
 def test_a_controller_that_slept_gives_up_with_a_typed_error_or_goes_on(
-    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, step: str
 ) -> None:
     """Two minutes are gone at once in the midst of a change. The layout is the old or the new one; asked again it is new."""
-    awake = clock.now
-    slept = [0.0]
-
-    def sleep(name: str) -> None:
-        if name == step:
-            slept[0] = 130.0
-
     with Workload(kafka, tmp_path, topic_name, config=QUICK) as run:
         run.consumer("c1", "g")
         run.writer("w1", rate=300).expect_progress(run)
-        monkeypatch.setattr(clock, "now", lambda: awake() + slept[0])
-        try:
-            after = TopicAdmin(kafka.client_config(), sleep).expand(topic_name, 6, timeout=120).after
-        except WriterLateError:
-            after = 4
-        monkeypatch.undo()
+        # In a process of its own: a clock that slept never goes back, and the clients of this one would see it do so.
+        arguments = json.dumps([kafka.client_config(), topic_name, step])
+        controller = subprocess.run(
+            [sys.executable, "-c", SLEEPER, arguments], capture_output=True, text=True, check=False
+        )
+        assert controller.returncode == 0, controller.stderr[-3000:]
+        after, slept = json.loads(controller.stdout)
 
-        assert slept[0]
+        assert slept
         assert run.count() == after
         assert run.admin.describe(topic_name).change is None
         assert run.expand(6) == 0
