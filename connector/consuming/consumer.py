@@ -189,7 +189,8 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
             if not topic or topic.startswith("^"):
                 continue  # of no name the library says what it thinks of it
             self._view.follow(topic)
-        self._members.subscribe(topics, self, listener, on_assign, on_revoke, on_lost)
+        self._callbacks.follow(self, listener, on_assign, on_revoke, on_lost)
+        self._members.subscribe(topics)
 
     @alone
     def unsubscribe(self) -> None:

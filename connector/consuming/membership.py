@@ -22,11 +22,10 @@ from .. import clock
 from ..config import ConsumerSettings
 from ..messages import Place, with_words
 from .assignment import Assignment
-from .callbacks import Callbacks, RebalanceCallback
+from .callbacks import Callbacks
 from .committing import Committer
 from .gates.gating import Gatekeeper
 from .growth_watch import GrowthWatch
-from .listener import KeyRebalanceListener
 from .overlooked import Overlooked
 from .partition_state import PartitionState
 from .starting import Starter
@@ -60,17 +59,8 @@ class Membership:
         self._abandoned = self._joined = False
         self.rebalancing = False
 
-    def subscribe(
-        self,
-        topics: list[str],
-        application: Any,
-        listener: KeyRebalanceListener | None,
-        on_assign: RebalanceCallback | None,
-        on_revoke: RebalanceCallback | None,
-        on_lost: RebalanceCallback | None,
-    ) -> None:
-        """Join the group for these topics. The others: whom to tell of rebalances, see `Callbacks.follow`."""
-        self._callbacks.follow(application, listener, on_assign, on_revoke, on_lost)
+    def subscribe(self, topics: list[str]) -> None:
+        """Join the group for these topics."""
         self._subscribed = list(topics)
         self._joined = False
         self._join()
