@@ -10,6 +10,8 @@ OLDEST_CLIENT := $(shell sed -n 's/^ *"confluent-kafka>=\([0-9.]*\)".*/\1/p' pyp
 UPSTREAM_ENV := build/upstream$(if $(CLIENT),-$(CLIENT))
 UPSTREAM_NEEDS := pytest-asyncio requests-mock avro six
 TYPED  := __init__.py __main__.py _version.py aio.py errors.py py.typed partitioner connector streaming compaction benchmarks
+# Where it is set, the processes beside each other would compile every test file anew, each of them in each run.
+unexport PYTHONDONTWRITEBYTECODE
 # Broker tests mostly wait, so several processes share a core; JOBS=0 runs them one by one.
 JOBS   ?= 4
 DEALT  := --dist loadfile --no-loadscope-reorder

@@ -32,6 +32,13 @@ IMPURE = {
     "urllib", "http", "sqlite3",
 }  # fmt: skip
 
+# Of each folder its own modules: a test for every single module would take longer to be reported than to run.
+FOLDERS_OF_MODULES = {
+    folder.relative_to(ROOT).as_posix(): [path for path in MODULES if path.parent == folder]
+    for folder in sorted({path.parent for path in MODULES})
+}
+of_each_folder = pytest.mark.parametrize("paths", FOLDERS_OF_MODULES.values(), ids=FOLDERS_OF_MODULES)
+
 
 def _imports(path: Path) -> Iterator[tuple[str, str]]:
     """(absolute module, name) of each import, relative ones resolved below `keyorder`."""
@@ -86,14 +93,17 @@ def test_the_contracts_catch_what_breaks_them(module: str, line: str, tmp_path: 
     assert "1 broken" in found.stdout
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parent != ROOT], ids=lambda path: path.name)
-def test_arrows_run_one_way(path: Path) -> None:
+@of_each_folder
+def test_arrows_run_one_way(paths: list[Path]) -> None:
     """streaming stands on compaction, both on connector, connector on partitioner; imports inside functions count too."""
-    folder = path.relative_to(ROOT).parts[0]
-    for module, name in _imports(path):
-        parts = [*module.split("."), name]
-        if parts[0] == "keyorder":
-            assert parts[1] in {*ALLOWED[folder], "_version", "__version__"}, f"{path}: {module} {name}"
+    for path in paths:
+        if path.parent == ROOT:
+            continue
+        folder = path.relative_to(ROOT).parts[0]
+        for module, name in _imports(path):
+            parts = [*module.split("."), name]
+            if parts[0] == "keyorder":
+                assert parts[1] in {*ALLOWED[folder], "_version", "__version__"}, f"{path}: {module} {name}"
 
 
 @pytest.mark.parametrize(
@@ -128,35 +138,38 @@ def test_nothing_imports_the_bare_folder_names() -> None:
         assert not bare, f"{path} imports {bare}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_module_says_what_it_is_for(path: Path) -> None:
+@of_each_folder
+def test_every_module_says_what_it_is_for(paths: list[Path]) -> None:
     """A docstring at its beginning, of at least one sentence."""
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    first = said.partition("\n\n")[0]
+    for path in paths:
+        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        first = said.partition("\n\n")[0]
 
-    assert first.endswith((".", ":", "?")), f"{path} has no docstring, or none that is a sentence"
-    assert len(first.split()) > 2, f"{path} says {first!r}"
+        assert first.endswith((".", ":", "?")), f"{path} has no docstring, or none that is a sentence"
+        assert len(first.split()) > 2, f"{path} says {first!r}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_a_futures_timeout_is_caught_by_its_own_name(path: Path) -> None:
+@of_each_folder
+def test_a_futures_timeout_is_caught_by_its_own_name(paths: list[Path]) -> None:
     """In Python 3.10 it is not the built-in TimeoutError: catching that would let it through as an unknown error."""
-    text = path.read_text(encoding="utf-8")
-    if ".result(" not in text:
-        return
-    caught = [node.type for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ExceptHandler) and node.type]
-    names = {name.id for kind in caught for name in ast.walk(kind) if isinstance(name, ast.Name)}
-    assert "TimeoutError" not in names, "from concurrent.futures import TimeoutError as FutureTimeout"
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        if ".result(" not in text:
+            continue
+        caught = [n.type for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ExceptHandler) and n.type]
+        names = {name.id for kind in caught for name in ast.walk(kind) if isinstance(name, ast.Name)}
+        assert "TimeoutError" not in names, f"{path}: from concurrent.futures import TimeoutError as FutureTimeout"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_nobody_asks_an_admin_client_for_commits(path: Path) -> None:
+@of_each_folder
+def test_nobody_asks_an_admin_client_for_commits(paths: list[Path]) -> None:
     """The client library ends the process there when a coordinator has moved: `connector/group_commits.py` asks otherwise."""
-    text = path.read_text(encoding="utf-8")
-    if "list_consumer_group_offsets" not in text:
-        return
-    names = {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
-    assert "list_consumer_group_offsets" not in names
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        if "list_consumer_group_offsets" not in text:
+            continue
+        names = {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
+        assert "list_consumer_group_offsets" not in names, path
 
 
 def test_one_module_asks_coordinators_through_an_admin_client() -> None:
