@@ -23,7 +23,7 @@ EVERYWHERE := tests/integration/test_growth.py tests/integration/test_groups.py 
               tests/connector/cli/test_topics.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench clean
+.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -132,7 +132,10 @@ lint: $(STAMP)  ## format, lint, types
 	@rm -rf $(TYPES) && mkdir -p $(TYPES)/keyorder && ln -s $(TYPED:%=../../../%) $(TYPES)/keyorder  # not the checkout as a whole: a link to what lies above it has no end
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
 
-check: lint  ## format, lint, types, pure tests, architecture; no broker, under a minute
+check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
+	@$(MAKE) --no-print-directory -j 2 lint pure
+
+pure: $(STAMP)  # the tests of make check
 	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker and not slow and not long" --ignore=tests/model --ignore=tests/simulation -n 3 --dist worksteal  # these: make test
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes

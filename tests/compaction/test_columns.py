@@ -19,6 +19,8 @@ from keyorder.compaction.versions import Entry, Last, Version
 from keyorder.connector.arrow.schema import SCHEMA
 from keyorder.connector.consuming.view import View, unmanaged
 
+pytestmark = pytest.mark.slow  # the first call compiles, for ten seconds
+
 BY_HEADER = Strategy(StrategyKind.HEADER, "v")
 
 
@@ -52,7 +54,6 @@ def expected(records: list[tuple[int, bytes, int, bytes | None]]) -> dict[bytes,
 @pytest.mark.kip("K280-08", "K280-19", "C-19")
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-@pytest.mark.slow
 def test_batches_and_records_in_any_order_give_the_same_table(data: st.DataObject) -> None:
     """Whether folded as batches, put one by one, packed, rewritten or spilled in between."""
     chance = random.Random(data.draw(st.integers(0, 10**6)))
@@ -113,7 +114,6 @@ def test_a_reader_goes_on_while_the_table_changes(monkeypatch: pytest.MonkeyPatc
     assert all(entry.best.offset == entry.best.version * 10**4 + int(key) for key, entry in seen)
 
 
-@pytest.mark.slow
 @pytest.mark.kip("K280-17")
 def test_what_is_counted_is_what_a_key_takes() -> None:
     """The count that memory is limited by is what NumPy and Arrow hold, but for room to grow; superseded versions go."""

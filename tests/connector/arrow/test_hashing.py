@@ -11,6 +11,8 @@ from keyorder.partitioner.errors import KeyTypeError
 from keyorder.partitioner.hashing import HASHES, key_hash
 from keyorder.partitioner.layout import Layout
 
+pytestmark = pytest.mark.slow  # the first call compiles, for ten seconds
+
 KEYS = st.lists(st.none() | st.binary(max_size=40), max_size=60)
 LAYOUTS = st.integers(1, 20).flatmap(
     lambda i: st.builds(Layout, st.just(i), st.integers(i, 100), st.sampled_from(list(HASHES)))
