@@ -95,7 +95,7 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
     owned = {(TOPIC, p): PartitionState(TOPIC, p) for p in partitions}
     for each in owned.values():
         each.start_at(0)
-        each.fetching = True
+        each.fetch.running = True
     judged: list[View] = []
 
     def judge() -> None:
@@ -103,7 +103,7 @@ def _intake(views: _Views, *partitions: int) -> tuple[Intake, dict[tuple[str, in
         look = views.view.gates.open_now(lambda _: 0)
         for each in owned.values():
             gate = look.first_closed(each.partition)
-            each.limit = inf if gate is None else gate.begins
+            each.gates.limit = inf if gate is None else gate.begins
 
     gates: Any = SimpleNamespace(current=lambda _: judged == [views.view], open_what_may=judge)
     fetching: Any = SimpleNamespace(handed_over=lambda items: None, known_end=lambda owned: views.end)
@@ -130,7 +130,7 @@ def test_a_hint_newer_than_the_view_makes_the_reader_look_and_judge_anew() -> No
     _take(intake, items_of([_record(1, 0, MOVED, b"1")]), clock.now())
 
     assert views.looks == 1
-    assert owned[TOPIC, 1].limit == 0
+    assert owned[TOPIC, 1].gates.limit == 0
     assert list(owned[TOPIC, 1].held.offsets()) == [0]
     assert (list(intake._out.ready), intake._strays.counts.total()) == ([], 0)
 
@@ -178,7 +178,7 @@ def test_a_hint_on_a_topic_without_timeline_stops_the_reader(settled: bool) -> N
     intake._views.await_epoch = lambda *_: True  # type: ignore[method-assign]
     intake._views.await_look = lambda *_: True  # type: ignore[method-assign]
     if settled:
-        owned[TOPIC, 0].end_seen, owned[TOPIC, 0].end_seen_at = 10_000, -inf
+        owned[TOPIC, 0].seen.end, owned[TOPIC, 0].seen.end_at = 10_000, -inf
     records = [_record(0, offset, b"k", b"1" if offset == 37 else None) for offset in range(40)]
     with pytest.raises(TimelineRegressionError):
         _take(intake, items_of(records), clock.now())
@@ -194,7 +194,7 @@ def test_a_batch_is_split_at_the_first_closed_gate() -> None:
 
     _take(intake, items_of([_record(0, o, None) for o in (5, 6, 7, 8)] + [_record(1, 0, MOVED, b"1")]), clock.now())
 
-    assert owned[TOPIC, 0].limit == 7
+    assert owned[TOPIC, 0].gates.limit == 7
     assert [(m.partition(), m.offset()) for item in intake._out.ready for m in item.messages()] == [
         (0, 5),
         (0, 6),
@@ -307,7 +307,7 @@ def test_a_position_is_told_at_the_start_and_behind_a_cut_after_the_flush() -> N
     committer.flush_and_prove()
 
     assert events == [("flush", [0]), ("commit", [(0, 5, "ko1:1")])]
-    assert (owned.committed, owned.committed_epoch) == (5, 1)
+    assert (owned.commits.offset, owned.commits.epoch) == (5, 1)
 
 
 @pytest.mark.kip("K253-61")
@@ -441,7 +441,7 @@ def _gatekeeper(
         topics=lambda: {TOPIC},
         view=lambda _: view,
         views=SimpleNamespace(waived=lambda _: set()),
-        fetching=SimpleNamespace(begin=lambda more: [setattr(o, "fetching", True) for o in more]),
+        fetching=SimpleNamespace(begin=lambda more: [setattr(o.fetch, "running", True) for o in more]),
     )
     keeper = Gatekeeper(
         replace(SETTINGS, ordered=ordered), assignment, callbacks, others, OriginWatch({}, SETTINGS.group)
@@ -457,17 +457,17 @@ def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
     keeper, others, loads = _gatekeeper(GROWN, owned)
     owned.held.append(*_batches(_record(1, 0, MOVED, b"1")))
     keeper.open_what_may()
-    assert (owned.limit, owned.fetching, loads, others.watched) == (0, False, [], {(TOPIC, 0)})
+    assert (owned.gates.limit, owned.fetch.running, loads, others.watched) == (0, False, [], {(TOPIC, 0)})
 
     others.answer(0, Commit(5, 0))
     keeper.open_what_may()
-    assert (owned.limit, loads, list(keeper._assignment.out.ready)) == (0, [], [])
+    assert (owned.gates.limit, loads, list(keeper._assignment.out.ready)) == (0, [], [])
 
     others.answer(0, Commit(5, 1))
     keeper.open_what_may()
     keeper.changed(TOPIC)
     keeper.open_what_may()
-    assert (owned.limit, owned.fetching, loads, others.watched) == (inf, True, [[1]], set())
+    assert (owned.gates.limit, owned.fetch.running, loads, others.watched) == (inf, True, [[1]], set())
     assert [m.offset() for item in keeper._assignment.out.ready for m in item.messages()] == [0]
 
 
@@ -523,7 +523,7 @@ def test_a_closed_gate_is_looked_at_when_something_has_moved(monkeypatch: pytest
     now[0] += 0.5
     assert looked()
     assert not keeper.busy
-    assert owned.limit == inf
+    assert owned.gates.limit == inf
 
 
 @pytest.mark.kip("K253-22", "K253-61", "C-16")
@@ -533,7 +533,7 @@ def test_without_ordered_delivery_nothing_is_held_or_asked() -> None:
         owned = PartitionState(TOPIC, 1)
         keeper, others, _ = _gatekeeper(timeline, owned, ordered)
         keeper.open_what_may()
-        assert (owned.limit, owned.fetching, others.watched, keeper.busy) == (inf, True, set(), False)
+        assert (owned.gates.limit, owned.fetch.running, others.watched, keeper.busy) == (inf, True, set(), False)
 
 
 @pytest.mark.kip("K694-14", "C-12")
@@ -546,14 +546,14 @@ def test_a_partition_with_none_is_read_no_further_than_its_cut() -> None:
         owned = PartitionState(TOPIC, 1)
         keeper, _, _ = _gatekeeper(retired.drained(1, mode), owned)
         keeper.open_what_may()
-        assert (owned.limit, owned.fetching) == (limit, True)
+        assert (owned.gates.limit, owned.fetch.running) == (limit, True)
 
 
 def test_a_position_passes_what_is_gone_before_a_closed_gate() -> None:
     """Compacted or aborted up to the gate, with records behind it: no end of partition shows there, yet all is processed."""
     owned = PartitionState(TOPIC, 0)
     owned.start_at(0)
-    owned.limit = 12
+    owned.gates.limit = 12
     owned.held.append(*_batches(_record(0, 15)))
     owned.released = 5
     owned.skip_tail()

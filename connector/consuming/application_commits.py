@@ -37,7 +37,7 @@ class ApplicationCommits:
             taken = True
             if place.offset < 0:
                 continue  # it names nothing, as in commit()
-            owned.stored, owned.stored_note = place.offset, place.metadata or ""
+            owned.commits.stored, owned.commits.stored_note = place.offset, place.metadata or ""
             owned.done_up_to(place.offset)
         if refused is not None and not taken:
             raise KafkaException(refused)
@@ -55,13 +55,13 @@ class ApplicationCommits:
         others: list[TopicPartition] = []
         if places is None:
             for owned in self._assignment.owned.values():
-                if owned.started and (self._settings.auto_store or owned.stored is not None):
+                if owned.started and (self._settings.auto_store or owned.commits.stored is not None):
                     owned.skip_tail()
                     if self._settings.auto_store:
                         owned.done_with_all()
                     if owned.uncommitted:
                         owned_places[owned] = owned.processed
-                        notes[owned] = owned.stored_note
+                        notes[owned] = owned.commits.stored_note
         for place in places or []:
             if place.offset < 0:
                 continue  # as the client library does: it names nothing

@@ -121,7 +121,7 @@ class Committer:
             self._try([o for o in self._assignment.owned.values() if o.started and o.uncommitted])
         if now >= self._next_idle:
             self._next_idle = now + _IDLE_RECOMMIT
-            self._try([o for o in self._assignment.owned.values() if o.committed is not None])
+            self._try([o for o in self._assignment.owned.values() if o.commits.offset is not None])
 
     def give_up_if_silent(self, patience: float) -> bool:
         """Commit nothing more if the group's coordinator does not answer within `patience` seconds: nobody would answer that.
@@ -192,9 +192,11 @@ class Committer:
         views = {topic: self._assignment.view(topic) for topic in self._assignment.topics()}
         for owned in list(self._assignment.owned.values()):
             view = views[owned.topic]
-            if not owned.started or owned.settled_in is view.timeline:
+            if not owned.started or owned.commits.settled_in is view.timeline:
                 continue
-            if (owned.proof_looked is None or owned.proof_looked != owned.progress(view)) and self._owes(owned, view):
+            if (owned.commits.looked is None or owned.commits.looked != owned.progress(view)) and self._owes(
+                owned, view
+            ):
                 due[owned] = owned.processed
         self._proved_at = clock.now()
         self._proof_took = self._proved_at - began
@@ -207,7 +209,7 @@ class Committer:
     def _owes(self, owned: PartitionState, view: View) -> bool:
         """Whether a commit of this partition is due for what it says or proves."""
         timeline = view.timeline
-        owned.proof_looked = None
+        owned.commits.looked = None
         self._settle_tail(owned)
         flushed = self._ask_to_flush(owned, timeline)
         # What others can see decides, not what was done here once: a later commit may have carried an older epoch.
@@ -215,10 +217,10 @@ class Committer:
         newest = timeline.newest.number
         if owed(self._gates.proven_epoch(owned, owned.processed)):
             return True
-        if owned.flushed >= newest and not owed(newest):
-            owned.settled_in = timeline
+        if owned.gates.flushed >= newest and not owed(newest):
+            owned.commits.settled_in = timeline
         elif flushed and self._gates.current(owned.topic):
-            owned.proof_looked = owned.progress(view)
+            owned.commits.looked = owned.progress(view)
         return False
 
     def confirms(self, owned: list[PartitionState]) -> bool:
@@ -233,9 +235,9 @@ class Committer:
         notes: dict[PartitionState, str] = {}
         for o in owned:
             last = self._in_flight.last(o.place, o)
-            if o.started and (last is not None or o.committed is not None):
-                said[o] = o.committed or 0 if last is None else last.offset
-                notes[o] = o.note if last is None else note_of(last.metadata)
+            if o.started and (last is not None or o.commits.offset is not None):
+                said[o] = o.commits.offset or 0 if last is None else last.offset
+                notes[o] = o.commits.note if last is None else note_of(last.metadata)
         return not said or self._attempt(said, notes) is _Outcome.DONE
 
     def on_revoke(self, owned: list[PartitionState]) -> None:
@@ -277,14 +279,14 @@ class Committer:
     def _ask_to_flush(self, owned: PartitionState, timeline: Timeline) -> bool:
         """KIP-253's onPartitionKeyMaybeRevoked, once the last record before a cut was returned. False when it raised."""
         passed = flushed_epoch(timeline, owned.partition, owned.processed if owned.unfinished else owned.returned)
-        if passed <= owned.flushed:
+        if passed <= owned.gates.flushed:
             return True
         listener = self._callbacks.listener
-        if listener is not None and crosses(timeline, owned.partition, owned.flushed, passed):
+        if listener is not None and crosses(timeline, owned.partition, owned.gates.flushed, passed):
             place = TopicPartition(owned.topic, owned.partition)
             if not self._callbacks.guarded(lambda: listener.on_partition_key_maybe_revoked([place])):
                 return False
-        owned.flushed = passed
+        owned.gates.flushed = passed
         self._gates.moved(owned.topic)
         return True
 
@@ -302,7 +304,7 @@ class Committer:
             if place.error is None:
                 self.transactions.unknown.discard(owned)
                 if place.offset >= 0:
-                    owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
+                    owned.commits.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
                     owned.processed = max(owned.processed, place.offset)
                     self._gates.moved(owned.topic)
 
@@ -353,13 +355,13 @@ class Committer:
         for owned, offset in offsets.items():
             if notes is not None:
                 note = notes.get(owned, "")
-            elif owned.stored is not None and offset != owned.committed:
-                note = owned.stored_note
+            elif owned.commits.stored is not None and offset != owned.commits.offset:
+                note = owned.commits.stored_note
             else:
                 # The application's word of this position stands until it says another.
-                note = owned.note if offset == owned.committed or not self._settings.auto_commit else ""
-            owned.ahead_sent = owned.ahead(offset)
-            metadata = metadata_of(max(self._gates.proven_epoch(owned, offset), 0), note, owned.ahead_sent)
+                note = owned.commits.note if offset == owned.commits.offset or not self._settings.auto_commit else ""
+            owned.commits.ahead_sent = owned.ahead(offset)
+            metadata = metadata_of(max(self._gates.proven_epoch(owned, offset), 0), note, owned.commits.ahead_sent)
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata, epochs.get(owned, -1)))
         return places
 
@@ -409,8 +411,8 @@ class Committer:
     def _acknowledged(self, owned: PartitionState, place: TopicPartition) -> None:
         if self._assignment.owned.get(owned.place) is owned:
             self.acknowledged += 1
-            owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
-            owned.ahead_committed = owned.ahead_sent
+            owned.commits.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
+            owned.commits.ahead = owned.commits.ahead_sent
             self._gates.moved(owned.topic)
 
     def _told(self, error: KafkaError | None, places: list[TopicPartition]) -> None:

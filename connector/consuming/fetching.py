@@ -58,26 +58,26 @@ class Fetching:
         """Let the client library fetch these too, from where each is."""
         more = list(more)
         for owned in more:
-            owned.fetching = True
+            owned.fetch.running = True
             if owned.place in self._paused_away:
-                owned.paused_by_user = True
+                owned.fetch.paused_by_user = True
                 self._paused_away.discard(owned.place)
         if self._by_delta:
             self._before_fetch([o.place for o in more])
             self.raw.incremental_assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
         else:
             # An eager member can only replace its assignment: those already running go on where they are.
-            more = [o for o in self._owned.values() if o.fetching]
+            more = [o for o in self._owned.values() if o.fetch.running]
             self._before_fetch([o.place for o in more])
             self.raw.assign([TopicPartition(o.topic, o.partition, o.fetched) for o in more])
         for owned in more:
-            owned.taken = -1
+            owned.fetch.taken = -1
             self._unsure.pop(owned.place, None)
-        quiet = [TopicPartition(o.topic, o.partition) for o in more if o.paused_by_user or o.paused_for_hold]
+        quiet = [TopicPartition(o.topic, o.partition) for o in more if o.fetch.paused]
         if quiet:
             self.raw.pause(quiet)
         # The library keeps a pause beyond the assignment in which it was made.
-        loud = [TopicPartition(o.topic, o.partition) for o in more if not (o.paused_by_user or o.paused_for_hold)]
+        loud = [TopicPartition(o.topic, o.partition) for o in more if not o.fetch.paused]
         if loud:
             self.raw.resume(loud)
 
@@ -86,7 +86,7 @@ class Fetching:
 
         Whatever it has assigned now: an exception may have come between the call and the note of it.
         """
-        fetching = [o for o in self._owned.values() if o.fetching]
+        fetching = [o for o in self._owned.values() if o.fetch.running]
         if not self._by_delta:
             self.begin([])
             return
@@ -101,7 +101,7 @@ class Fetching:
         some = list(some)
         if some and self._by_delta:
             for owned in some:
-                owned.fetching = False
+                owned.fetch.running = False
             self._unassign(some)
         if some:
             self.begin(some)
@@ -120,7 +120,7 @@ class Fetching:
         It came before our first line then, and the library has assigned, or taken away, by itself.
         """
         assigned = {(place.topic, place.partition) for place in self.raw.assignment()}
-        return assigned == {owned.place for owned in self._owned.values() if owned.fetching}
+        return assigned == {owned.place for owned in self._owned.values() if owned.fetch.running}
 
     def _unassign(self, some: list[PartitionState]) -> None:
         """Whatever the books say: an exception may have come between a call and the note of it."""
@@ -133,7 +133,7 @@ class Fetching:
             place = place_of(item) if isinstance(item, Message) else item.place
             self._unsure.pop(place, None)
             if not isinstance(item, Message) and place in self._owned:
-                self._owned[place].taken = item.last + 1
+                self._owned[place].fetch.taken = item.last + 1
 
     def thrown_away(self, columns: bool) -> list[PartitionState]:
         """Partitions of which the client library has handed something over that did not get here: an exception took it.
@@ -141,13 +141,13 @@ class Fetching:
         Its own position tells that of records, unless they came as columns. Of an end of partition, or an error, nothing
         tells: see `silent`.
         """
-        fetching = [owned for owned in self._owned.values() if owned.fetching]
+        fetching = [owned for owned in self._owned.values() if owned.fetch.running]
         if not fetching:
             return []
         now = clock.now()
         gone = []
         for owned, place in zip(fetching, self.raw.position([TopicPartition(*o.place) for o in fetching]), strict=True):
-            if columns or (place.offset >= 0 and place.offset != owned.taken):
+            if columns or (place.offset >= 0 and place.offset != owned.fetch.taken):
                 gone.append(owned)
             else:
                 self._unsure.setdefault(owned.place, now)
@@ -160,7 +160,7 @@ class Fetching:
         due = [place for place, since in self._unsure.items() if now - since >= _SILENT]
         for place in due:
             del self._unsure[place]
-        return [self._owned[place] for place in due if place in self._owned and self._owned[place].fetching]
+        return [self._owned[place] for place in due if place in self._owned and self._owned[place].fetch.running]
 
     @property
     def standing_still(self) -> bool:
@@ -170,34 +170,34 @@ class Fetching:
     def stand_still(self) -> None:
         """Fetch nothing for a while: what was fetched before cannot be looked at yet."""
         self._standing_still = True
-        self.raw.pause([TopicPartition(*o.place) for o in self._owned.values() if o.fetching])
+        self.raw.pause([TopicPartition(*o.place) for o in self._owned.values() if o.fetch.running])
 
     def go_on(self) -> None:
         """Fetch again after `stand_still`."""
-        running = [o for o in self._owned.values() if o.fetching and not (o.paused_by_user or o.paused_for_hold)]
+        running = [o for o in self._owned.values() if o.fetch.running and not o.fetch.paused]
         self.raw.resume([TopicPartition(*o.place) for o in running])
         self._standing_still = False
 
     def end(self, gone: Iterable[PartitionState]) -> None:
         """Fetch these no more. They have been taken out of what is owned."""
         gone = list(gone)
-        paused = [TopicPartition(*owned.place) for owned in gone if owned.paused_by_user or owned.paused_for_hold]
+        paused = [TopicPartition(*owned.place) for owned in gone if owned.fetch.paused]
         if paused:
             # Here, not in the library: it could not tell the application's pauses from ours.
             self.raw.resume(paused)
-            self._paused_away.update(owned.place for owned in gone if owned.paused_by_user)
+            self._paused_away.update(owned.place for owned in gone if owned.fetch.paused_by_user)
         if self._by_delta:
             self._unassign(gone)
-        elif any(owned.fetching for owned in self._owned.values()):
+        elif any(owned.fetch.running for owned in self._owned.values()):
             self.begin([])  # the others go on
         else:
             self.raw.unassign()
 
     def stop(self, some: Iterable[PartitionState]) -> None:
         """Fetch these no more, though they are owned."""
-        running = [owned for owned in some if owned.fetching]
+        running = [owned for owned in some if owned.fetch.running]
         for owned in running:
-            owned.fetching = False
+            owned.fetch.running = False
         if running and self._by_delta:
             self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in running])
         elif running:
@@ -209,46 +209,48 @@ class Fetching:
         owned.start_at(offset)
         if not (self._settings.auto_store and self._settings.auto_commit):
             # What was skipped counts as done with when the application has stored or committed all that it was given.
-            owned.processed, owned.record_end, owned.eof = processed, record_end, offset
-        if owned.fetching:
+            owned.processed, owned.record_end, owned.seen.eof = processed, record_end, offset
+        if owned.fetch.running:
             self.again([owned])  # no seek: the client library has stopped a partition whose position is gone
 
     def seek(self, owned: PartitionState, offset: int) -> None:
         """The application's seek: the position becomes what it says."""
         if not owned.started:
-            owned.wanted = offset
+            owned.fetch.wanted = offset
             return
         owned.start_at(offset)
-        if owned.fetching:
+        if owned.fetch.running:
             try:
-                owned.taken = -1
+                owned.fetch.taken = -1
                 self.raw.seek(TopicPartition(*owned.place, offset))
             except KafkaException:
                 self.again([owned])  # the client library has stopped it
 
     def hold(self, owned: PartitionState) -> None:
         """Stand still: what waits behind its gate fills the memory that it may take."""
-        owned.paused_for_hold = True
+        owned.fetch.paused_for_hold = True
         self.raw.pause([TopicPartition(*owned.place)])
 
     def unhold(self, owned: PartitionState) -> None:
         """Go on after `hold`, unless the application has paused it."""
-        owned.paused_for_hold = False
-        if not owned.paused_by_user:
+        owned.fetch.paused_for_hold = False
+        if not owned.fetch.paused_by_user:
             self.raw.resume([TopicPartition(*owned.place)])
 
     def pause(self, places: list[TopicPartition]) -> None:
         """The application's pause."""
         for owned in self._owned_of(places):
-            owned.paused_by_user = True
-        self.raw.pause([TopicPartition(*o.place) for o in self._owned_of(places) if o.fetching])
+            owned.fetch.paused_by_user = True
+        self.raw.pause([TopicPartition(*o.place) for o in self._owned_of(places) if o.fetch.running])
 
     def resume(self, places: list[TopicPartition]) -> None:
         """The application's resume; a partition paused for memory stays so."""
         self._paused_away.difference_update((p.topic, p.partition) for p in places)
         for owned in self._owned_of(places):
-            owned.paused_by_user = False
-        running = [TopicPartition(*o.place) for o in self._owned_of(places) if o.fetching and not o.paused_for_hold]
+            owned.fetch.paused_by_user = False
+        running = [
+            TopicPartition(*o.place) for o in self._owned_of(places) if o.fetch.running and not o.fetch.paused_for_hold
+        ]
         if running:
             self.raw.resume(running)
 

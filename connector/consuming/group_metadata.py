@@ -76,7 +76,7 @@ class TransactionalOffsets:
                 continue
             if committed:
                 owned.processed = place.offset
-                owned.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
+                owned.commits.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
                 self._gates.moved(owned.topic)
             elif committed is None:
                 self.unknown.add(owned)

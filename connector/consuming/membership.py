@@ -97,7 +97,7 @@ class Membership:
         if self._subscribed:
             assigned = {(p.topic, p.partition) for p in self._fetching.raw.assignment()}
             for owned in self.owned.values():
-                owned.fetching = owned.place in assigned
+                owned.fetch.running = owned.place in assigned
             self._give_up([TopicPartition(*place) for place in self.owned], "on_revoke")
             self._fetching.raw.unsubscribe()
             self._joined = False
@@ -220,15 +220,15 @@ class Membership:
                 self.starts.add(key, clock.now())
             owned = self.owned.get(key)
             if owned is not None:
-                owned.assigned_as = with_words(*key, place.offset, place.metadata, place.leader_epoch)
+                owned.fetch.assigned_as = with_words(*key, place.offset, place.metadata, place.leader_epoch)
                 if place.offset not in (OFFSET_INVALID, OFFSET_STORED):
-                    owned.wanted = place.offset
+                    owned.fetch.wanted = place.offset
 
     def assignment(self) -> list[TopicPartition]:
         """What is owned, with the offsets that the application has assigned."""
         shown = []
         for (topic, partition), owned in sorted(self.owned.items()):
-            given = owned.assigned_as or TopicPartition(topic, partition)
+            given = owned.fetch.assigned_as or TopicPartition(topic, partition)
             offset = OFFSET_STORED if given.offset == OFFSET_INVALID else given.offset
             shown.append(with_words(topic, partition, offset, given.metadata, given.leader_epoch))
         return shown
@@ -271,8 +271,8 @@ class Membership:
     def seek(self, owned: PartitionState, offset: int) -> None:
         """The application's seek: the position becomes what it says."""
         # What is processed again from there has to be flushed again.
-        owned.flushed = min(
-            owned.flushed, flushed_epoch(self._assignment.view(owned.topic).timeline, owned.partition, offset)
+        owned.gates.flushed = min(
+            owned.gates.flushed, flushed_epoch(self._assignment.view(owned.topic).timeline, owned.partition, offset)
         )
         self._fetching.seek(owned, offset)
 

@@ -6,134 +6,55 @@ All offsets are the next one to read. `returned` is what the application has see
 
 from __future__ import annotations
 
-from collections import Counter
 from math import inf
 
-from confluent_kafka import TopicPartition
-
 from ...partitioner.gates.ahead import Ahead, encode_ahead
-from ...partitioner.gates.gate import Gate
 from ...partitioner.gates.starts import Commit
-from ...partitioner.timeline import Timeline
 from ..messages import Place, key_of
+from .partition_parts import CommitState, Earlier, FetchState, GateState, Seen
 from .records.batches import Backlog, Batch
 from .records.late import Late
 from .view import View
 
 
 class PartitionState:
-    """The state of one owned partition. Lives from assignment to revocation; used by the polling thread alone.
+    """See the module.
 
-    started: its start offset is known. fetching: the client library reads it.
-    limit: records at or above it wait behind a closed gate. held: those already fetched. closed: its first closed gate.
-    proof_looked: its progress when it was last found to owe no proof.
+    started: its start offset is known. held: records that were fetched and wait. late: what came out behind later offsets.
     record_end: next offset after the last record returned; `returned` may be further, past records that never show
     (transaction markers, aborted and compacted ones), as end-of-partition events tell.
     in_place_end: next offset after the last record returned that was not late.
-    held_keys: how many of them each key has, where single keys wait. late: what came out behind later offsets.
-    seen_closed: epochs of its gates that were closed while it was owned. let_through: those whose held records have gone.
-    announced: the newest epoch whose open gate the application has heard of. unannounced: the gate of which it could not be
-    told yet, since its callback raised: nothing behind it is returned.
-    note: the application's own metadata of the newest acknowledged commit. stored_note: that of what it has stored.
-    assigned_as: what the application has assigned, where it has done so itself.
-    settled_in: the timeline in which no flush is to be asked for any more, and no proof is owed.
-    founded: a gate's `begins` that a commit must not pass yet.
-    ahead_sent, ahead_committed: what the last commit said, and the last acknowledged one, of what lies beyond it.
-    inherited: what an earlier owner has processed beyond the start.
-    sealed_at: the cut of a partition that nobody reads any more, None for all others.
     released: next offset after the last record that may be returned, late ones left out.
-    given: after an interruption, what the application has of the records that are fetched again.
     unfinished: returned, and the application is not back yet.
-    wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the group.
-    flushed: the newest epoch for which the application was asked to flush, and did. What a commit has proven is another
-    matter: `committed_epoch`.
-    taken: next offset after what the client library has handed over here since it began; -1 for nothing.
-    strays_up_to: next offset after the last stray that was counted.
-    end_seen, end_seen_at: an end of the log, and a time by which it was known. settled_end: an earlier one: what lies below
-    it was written before the newest look at the control topic began.
     """
 
     __slots__ = (
         "_processed",
         "_returned",
-        "ahead_committed",
-        "ahead_sent",
-        "announced",
-        "assigned_as",
-        "closed",
-        "committed",
-        "committed_epoch",
-        "end_seen",
-        "end_seen_at",
-        "eof",
+        "commits",
+        "earlier",
+        "fetch",
         "fetched",
-        "fetching",
-        "flushed",
-        "founded",
-        "given",
+        "gates",
         "held",
-        "held_keys",
         "in_place_end",
-        "inherited",
         "late",
-        "let_through",
-        "limit",
-        "note",
         "partition",
-        "paused_by_user",
-        "paused_for_hold",
-        "proof_looked",
         "record_end",
         "released",
-        "sealed_at",
-        "seen_closed",
-        "settled_end",
-        "settled_in",
+        "seen",
         "started",
-        "stored",
-        "stored_note",
-        "strays_up_to",
-        "taken",
         "topic",
-        "unannounced",
         "unfinished",
-        "wanted",
     )
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
-        self.started = self.fetching = False
-        self.fetched = self._returned = self._processed = self.record_end = self.in_place_end = 0
-        self.late = Late()
-        self.held_keys: Counter[bytes | None] = Counter()
-        self.seen_closed: set[int] = set()
-        self.let_through: set[int] = set()
-        self.sealed_at: int | None = None
-        self.founded: float = inf
-        self.inherited: Ahead | None = None
-        self.given: Ahead | None = None
-        self.eof = -1
-        self.stored: int | None = None
-        self.stored_note = ""
-        self.assigned_as: TopicPartition | None = None
-        self.strays_up_to = 0
-        self.taken = self.end_seen = self.settled_end = -1
-        self.end_seen_at = -inf
-        self.wanted: int | None = None
-        self.committed: int | None = None
-        self.ahead_sent = self.ahead_committed = ""
-        self.committed_epoch: int | None = None
-        self.note = ""
-        self.settled_in: Timeline | None = None
-        self.limit: float = inf
-        self.held = Backlog()
-        self.released = 0
-        self.unfinished = False
-        self.paused_by_user = self.paused_for_hold = False
-        self.flushed = self.announced = -1
-        self.unannounced: Gate | None = None
-        self.closed: Gate | None = None
-        self.proof_looked: tuple[object, ...] | None = None
+        self.fetch, self.gates, self.commits = FetchState(), GateState(), CommitState()
+        self.seen, self.earlier = Seen(), Earlier()
+        self.started = self.unfinished = False
+        self.fetched = self._returned = self._processed = self.record_end = self.in_place_end = self.released = 0
+        self.held, self.late = Backlog(), Late()
 
     @property
     def place(self) -> Place:
@@ -154,16 +75,11 @@ class PartitionState:
     def processed(self) -> int:
         """Everything below it is done with: what may be committed."""
         held = self.held.first if self.held else inf
-        return int(min(self._processed, held, self.late.unprocessed(), self.founded))
+        return int(min(self._processed, held, self.late.unprocessed(), self.gates.founded))
 
     @processed.setter
     def processed(self, offset: int) -> None:
         self._processed = offset
-
-    def learned(self, offset: int, epoch: int | None, note: str) -> None:
-        """The broker has acknowledged a commit, or said what is committed."""
-        self.committed, self.committed_epoch, self.note = offset, epoch, note
-        self.settled_in = None
 
     def progress(self, view: View) -> tuple[object, ...] | None:
         """All that decides what a commit of it proves. None where that is no matter of a few numbers."""
@@ -171,38 +87,31 @@ class PartitionState:
             return None
         return (
             view,
-            self.closed,
-            self.limit,
-            self.founded,
+            self.gates.closed,
+            self.gates.limit,
+            self.gates.founded,
             self._processed,
             self._returned,
             self.unfinished,
             self.record_end,
             self.released,
             self.held.first if self.held else -1,
-            self.eof,
-            self.flushed,
-            self.committed,
-            self.committed_epoch,
+            self.seen.eof,
+            self.gates.flushed,
+            self.commits.offset,
+            self.commits.epoch,
         )
 
     def start_at(self, offset: int) -> None:
         """Begin (again) at `offset`, with nothing fetched."""
         self.started = True
-        self.settled_in = None
         self.fetched = self.returned = self.processed = self.record_end = self.in_place_end = offset
-        self.end_seen = self.settled_end = -1
-        self.end_seen_at = -inf
-        self.late.clear()
-        self.held_keys.clear()
-        self.let_through = set()
-        self.inherited = self.given = None
-        self.eof = -1
-        self.stored, self.stored_note = None, ""
-        self.strays_up_to = 0
+        self.released, self.unfinished = 0, False
         self.held.clear()
-        self.released = 0
-        self.unfinished = False
+        self.late.clear()
+        self.seen, self.earlier = Seen(), Earlier()
+        self.gates.begin_again()
+        self.commits.begin_again()
 
     def begin_again(self) -> None:
         """Forget what was fetched and not returned; from `fetched` on it is to be fetched again. May be called twice.
@@ -213,24 +122,12 @@ class PartitionState:
         self.late.keep_given(self._returned, missing)
         missing = set(self.late.not_given())
         self.held.clear()
-        self.held_keys.clear()
-        self.let_through = set()
+        self.gates.begin_again()
         self.released = 0
-        self.eof = -1
-        self.paused_for_hold = False
-        self.given = Ahead(self._returned, frozenset(missing)) if missing else None
+        self.seen.eof = -1
+        self.fetch.paused_for_hold = False
+        self.earlier.given = Ahead(self._returned, frozenset(missing)) if missing else None
         self.fetched = min(missing, default=self._returned)
-
-    def is_here(self, offset: int) -> bool:
-        """Whether the record at `offset` is done with, by an earlier owner, or given out already by this one."""
-        return (self.inherited is not None and self.inherited.covers(offset)) or (
-            self.given is not None and self.given.covers(offset)
-        )
-
-    @property
-    def known_up_to(self) -> int:
-        """At or above it `is_here` is False."""
-        return max(-1 if self.inherited is None else self.inherited.upto, -1 if self.given is None else self.given.upto)
 
     @property
     def queued(self) -> bool:
@@ -255,7 +152,7 @@ class PartitionState:
 
     def ahead(self, committed: int) -> str:
         """What is processed beyond a commit of `committed`, for its metadata; '' where nothing is."""
-        inherited = self.inherited
+        inherited = self.earlier.inherited
         upto = self._processed if inherited is None else max(self._processed, inherited.upto)
         if upto <= committed:
             return ""
@@ -267,15 +164,17 @@ class PartitionState:
     @property
     def acknowledged(self) -> Commit | None:
         """The newest commit of this partition that the broker has acknowledged, None without one."""
-        return None if self.committed is None else Commit(self.committed, self.committed_epoch)
+        commits = self.commits
+        return None if commits.offset is None else Commit(commits.offset, commits.epoch)
 
     @property
     def counted(self) -> Commit | None:
         """What of it this member's own gates may count: after a rewind what lies behind is not processed any more."""
-        if self.committed is None:
+        commits = self.commits
+        if commits.offset is None:
             return None
-        epoch = self.committed_epoch
-        return Commit(min(self.committed, self.processed), None if epoch is None else min(epoch, self.flushed))
+        epoch = None if commits.epoch is None else min(commits.epoch, self.gates.flushed)
+        return Commit(min(commits.offset, self.processed), epoch)
 
     @property
     def uncommitted(self) -> bool:
@@ -283,21 +182,18 @@ class PartitionState:
 
         Without the latter the next owner would repeat all that overtook a record that waits.
         """
-        return self.processed != (self.committed or 0) or self.ahead(self.processed) != self.ahead_committed
+        return self.processed != (self.commits.offset or 0) or self.ahead(self.processed) != self.commits.ahead
 
     def hold_alone(self, record: Batch) -> None:
         """One record waits behind a closed gate where single keys wait."""
         self.held.append(record)
-        self.held_keys[key_of(record.message(0))] += 1
+        self.gates.hold_key(key_of(record.message(0)))
 
     def let_go(self, batch: Batch, late: bool) -> None:
         """Held records may be returned; they leave the queue afterwards. late: one, perhaps behind later offsets."""
         if late:
             self.late.released(batch.last)
-            key = key_of(batch.message(0))
-            self.held_keys[key] -= 1
-            if not self.held_keys[key]:
-                del self.held_keys[key]
+            self.gates.free_key(key_of(batch.message(0)))
         else:
             self.released = max(self.released, batch.last + 1)
 
@@ -329,5 +225,5 @@ class PartitionState:
             return -1
         if self.held:
             first = self.held.first
-            return first if self.limit == inf else min(first, int(self.limit))
-        return self.eof
+            return first if self.gates.limit == inf else min(first, int(self.gates.limit))
+        return self.seen.eof

@@ -217,12 +217,12 @@ class Starts:
                 attempt.started.add(topic)
 
     def _begin_at(self, start: Start, state: PartitionState, asked: float) -> None:
-        state.start_at(start.offset if state.wanted is None else self.resolved(state.place, state.wanted))
+        state.start_at(start.offset if state.fetch.wanted is None else self.resolved(state.place, state.fetch.wanted))
         state.started = False  # until all of it is known: an exception may come at any line
-        state.inherited = start.ahead if state.wanted is None else None
-        state.committed, state.note = start.committed, start.note
-        state.committed_epoch = state.flushed = start.epoch
-        state.end_seen, state.end_seen_at = start.end, asked
+        state.earlier.inherited = start.ahead if state.fetch.wanted is None else None
+        state.commits.learned(start.committed, start.epoch, start.note)
+        state.gates.flushed = start.epoch
+        state.seen.end, state.seen.end_at = start.end, asked
         state.started = True
 
     def _seen(self, attempt: _Attempt) -> None:
@@ -247,7 +247,7 @@ class Starts:
             timeline = self._assignment.view(topic).timeline
             attempt.timelines[topic] = timeline
             # With auto.offset.reset=error a group can only begin where its application says.
-            wanted = (self._assignment.owned[topic, p].wanted is not None for p in new[topic])
+            wanted = (self._assignment.owned[topic, p].fetch.wanted is not None for p in new[topic])
             told = self._settings.start_at_latest is None and all(wanted)
             if not (told or self._assignment.fetching.manual) and self._starter.waits_for_founder(
                 timeline, commits[topic], owned[topic]

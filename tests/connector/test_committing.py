@@ -77,7 +77,7 @@ def test_nothing_is_committed_while_the_end_of_a_transaction_is_unknown() -> Non
     """A plain commit would win over the transaction's offset, should that have been committed after all."""
     owned = PartitionState("t", 0)
     owned.start_at(3)
-    owned.learned(3, 0, "")
+    owned.commits.learned(3, 0, "")
     raw = Raw(Answer(0, -1001, error=KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT)))
     commits = committer(raw, owned, **{"enable.auto.commit": False})
     offsets = commits.transactions
@@ -111,7 +111,7 @@ def test_a_commit_on_its_way_is_confirmed_with_its_own_metadata() -> None:
     """The application's newest word stands, also when it is not acknowledged yet."""
     owned = PartitionState("t", 0)
     owned.start_at(5)
-    owned.learned(5, 1, "old")
+    owned.commits.learned(5, 1, "old")
     raw = Raw()
     commits = committer(raw, owned, **{"enable.auto.commit": False})
     _asked(commits, TopicPartition("t", 0, 6, "new"), asynchronous=True)
@@ -148,9 +148,9 @@ def test_a_late_answer_does_not_acknowledge_a_newer_commit_of_the_same_offset() 
     _sent(commits, 1, asynchronous=False)
     _sent(commits, 3)
     commits.arrived(None, [TopicPartition("t", 0, 3, "ko1:0")])
-    assert owned.committed == 1
+    assert owned.commits.offset == 1
     commits.arrived(None, [TopicPartition("t", 0, 3, "ko1:0")])
-    assert owned.committed == 3
+    assert owned.commits.offset == 3
 
 
 def test_a_commit_of_an_earlier_ownership_is_not_made_again() -> None:

@@ -11,13 +11,13 @@ def test_what_overtook_a_waiting_record_is_worth_a_commit_of_the_same_position()
     """The position stays at the record that waits; without another commit the next owner would repeat all behind it."""
     owned = PartitionState("t", 0)
     owned.start_at(4)
-    owned.committed = 4
+    owned.commits.offset = 4
     owned.hold_alone(MessageBatch(("t", 0), [Message(topic="t", partition=0, offset=4, key=b"waits")]))
     assert not owned.uncommitted
     owned.gave(5)
     owned.done_with_all()
     assert (owned.processed, owned.uncommitted) == (4, True)
-    owned.ahead_committed = owned.ahead(4)
+    owned.commits.ahead = owned.ahead(4)
     assert not owned.uncommitted
 
 

@@ -146,7 +146,7 @@ def test_all_topics_are_asked_for_together() -> None:
     found.find()
     assert starter.calls == ["counts", "committed", "logs", "commit", "starts"]
     assert started(owned) == set(TOPICS)
-    assert {(each.fetched, each.committed) for each in owned.values()} == {(3, 3)}
+    assert {(each.fetched, each.commits.offset) for each in owned.values()} == {(3, 3)}
     assert not found.waiting
     assert not stopped.errors
 

@@ -131,7 +131,7 @@ class GateStatus:
             stable_end=None if look is None else look.stable_end,
             high_watermark=None if look is None else look.high_watermark,
             returned=None if owned is None or by_us else owned.returned,
-            paused=owned is not None and owned.paused_by_user,
+            paused=owned is not None and owned.fetch.paused_by_user,
             still_for=clock.now() - max(progress.changed_at, since),
         )
 

@@ -108,8 +108,8 @@ class Gatekeeper:
         self._positions.forget(topic)
         for owned in self._assignment.owned.values():
             if owned.topic == topic:
-                owned.announced = -1
-                owned.seen_closed.clear()
+                owned.gates.announced = -1
+                owned.gates.seen_closed.clear()
 
     def current(self, topic: str) -> bool:
         """Whether the newest timeline of the topic has been judged."""
@@ -121,7 +121,7 @@ class Gatekeeper:
         With callbacks no further than the application has flushed. -1 for none.
         """
         view = self._assignment.view(owned.topic)
-        asked = view.timeline.newest.number if self._callbacks.listener is None else owned.flushed
+        asked = view.timeline.newest.number if self._callbacks.listener is None else owned.gates.flushed
         closed = None
         if self._settings.ordered and view.timeline.ordered:
             judged = self._judged.get(owned.topic) is view
@@ -209,16 +209,16 @@ class Gatekeeper:
         ordered = self._settings.ordered and view.timeline.ordered
         for owned in some:
             gate = opened.first_closed(owned.partition) if ordered else None
-            owned.closed = gate
-            owned.limit = inf if gate is None else gate.begins
+            owned.gates.closed = gate
+            owned.gates.limit = inf if gate is None else gate.begins
             if not view.timeline.mode(owned.partition).readable:
                 # KIP-694: nobody reads it any more. What lies below the cut is being deleted; above it are only strays.
-                owned.sealed_at = view.timeline.cut_of_retired(owned.partition)
-                owned.limit = min(owned.limit, owned.sealed_at)
+                owned.gates.sealed_at = view.timeline.cut_of_retired(owned.partition)
+                owned.gates.limit = min(owned.gates.limit, owned.gates.sealed_at)
             else:
-                owned.sealed_at = None
+                owned.gates.sealed_at = None
             if gate is None:
-                owned.founded = inf
+                owned.gates.founded = inf
                 since = self.shut.pop(owned.place, None)
                 if since is not None:
                     self.durations.add(clock.now() - since)
@@ -233,14 +233,14 @@ class Gatekeeper:
                         holding += [each for each in closed if owned.fetched > each.begins]
                 waited.update((topic, q) for each in closed for q, _ in opened.blockers(each))
             self._announce(owned, view, opened)
-            if owned.unannounced is not None:
+            if owned.gates.unannounced is not None:
                 self._unannounced.add(topic)
-                owned.limit = min(owned.limit, owned.unannounced.begins)
+                owned.gates.limit = min(owned.gates.limit, owned.gates.unannounced.begins)
             self._let_go(owned, view, opened)
             # Left out of the assignment, not paused: the next assignment would undo a pause. A partition whose gate closes while
             # it is fetched holds its records in memory, and is paused only when it may hold no more.
-            may_fetch = self._settings.gate_keys and owned.sealed_at is None
-            if not owned.fetching and (may_fetch or owned.fetched < owned.limit):
+            may_fetch = self._settings.gate_keys and owned.gates.sealed_at is None
+            if not owned.fetch.running and (may_fetch or owned.fetched < owned.gates.limit):
                 to_fetch.append(owned)
         if self._early is not None:
             behind = self._early.look(topic, view, holding, partial(self._known, topic))
@@ -288,7 +288,7 @@ class Gatekeeper:
 
         Where the callback raises, the gate stays closed for this member, and the callback is called again at the next turn.
         """
-        owned.unannounced = None
+        owned.gates.unannounced = None
         listener = self._callbacks.listener
         if listener is None:
             return
@@ -299,17 +299,18 @@ class Gatekeeper:
                 if gate.begins >= owned.returned or all(
                     self._known(owned.topic, q) is not None for q, _ in gate.origins
                 ):
-                    owned.seen_closed.add(gate.epoch)
-            elif gate.epoch > owned.announced and (gate.begins >= owned.returned or gate.epoch in owned.seen_closed):
+                    owned.gates.seen_closed.add(gate.epoch)
+            elif gate.epoch > owned.gates.announced and (
+                gate.begins >= owned.returned or gate.epoch in owned.gates.seen_closed
+            ):
                 if not self._callbacks.guarded(lambda: listener.on_partition_key_assigned([place])):
-                    owned.unannounced = gate
+                    owned.gates.unannounced = gate
                     return
-                owned.announced = gate.epoch
+                owned.gates.announced = gate.epoch
 
     def _is_open(self, gate: Gate, owned: PartitionState, opened: Opened) -> bool:
         """Whether a gate of this partition lets records through."""
-        told = owned.unannounced is None or gate.epoch < owned.unannounced.epoch
-        return told and opened.is_open(gate)
+        return owned.gates.passes(gate) and opened.is_open(gate)
 
     def key_may_go(self, message: Message, owned: PartitionState) -> bool:
         """Whether a record behind a closed gate may be returned all the same, with `keyorder.gate=key`.
@@ -318,10 +319,10 @@ class Gatekeeper:
         that holds all it may is read no further.
         """
         opened = self._openeds.get(owned.topic)
-        if owned.paused_for_hold or opened is None or owned.limit == owned.sealed_at:
+        if owned.fetch.paused_for_hold or opened is None or owned.gates.limit == owned.gates.sealed_at:
             return False
         key = key_of(message)
-        return key is None or (key not in owned.held_keys and self._entered(key, message, owned, opened))
+        return key is None or (key not in owned.gates.held_keys and self._entered(key, message, owned, opened))
 
     def _entered(self, key: bytes, message: Message, owned: PartitionState, opened: Opened) -> bool:
         """Whether the gate is open by which this key came to the partition the last time before this record.
@@ -337,15 +338,15 @@ class Gatekeeper:
 
     def _let_go(self, owned: PartitionState, view: View, opened: Opened) -> None:
         """Held records below the limit may be returned; with `keyorder.gate=key`, those of keys whose gate is open."""
-        while (batch := owned.held.first_below(owned.limit)) is not None:
+        while (batch := owned.held.first_below(owned.gates.limit)) is not None:
             owned.let_go(batch, late=self._settings.gate_keys)
             owned.held.drop(batch)
             self._assignment.out.ready.append(batch)
-        if self._settings.gate_keys and owned.held and owned.limit != owned.sealed_at:
+        if self._settings.gate_keys and owned.held and owned.gates.limit != owned.gates.sealed_at:
             self._let_keys_go(owned, view, opened)
         # Where keys go early the rest may wait for long: room for others is enough then.
         enough = 0 if self._early is None else self._settings.hold_limit // 2
-        if owned.paused_for_hold and len(owned.held) <= enough:
+        if owned.fetch.paused_for_hold and len(owned.held) <= enough:
             self._assignment.fetching.unhold(owned)
 
     def _found(self, owned: PartitionState, closed: list[Gate]) -> None:
@@ -356,13 +357,13 @@ class Gatekeeper:
         unfounded = (
             gate.begins for gate in closed if any(self.commit(owned.topic, q) is None for q, _ in gate.origins)
         )
-        owned.founded = min(unfounded, default=inf)
+        owned.gates.founded = min(unfounded, default=inf)
 
     def _let_keys_go(self, owned: PartitionState, view: View, opened: Opened) -> None:
         """Look through the held records of a partition, in order, if more of them may go than the last time."""
         now_open = {gate.epoch for gate in view.gates.of(owned.partition) if self._is_open(gate, owned, opened)}
         moved = self._early is not None and self._early.moved(owned.place, partial(self._known, owned.topic))
-        if now_open <= owned.let_through and not moved:
+        if now_open <= owned.gates.let_through and not moved:
             return
         still = Backlog()
         freed: list[Batch] = []
@@ -379,4 +380,4 @@ class Gatekeeper:
         # An exception at any line before this one leaves them all held.
         owned.held = still
         self._assignment.out.ready.extend(freed)
-        owned.let_through = now_open
+        owned.gates.let_through = now_open

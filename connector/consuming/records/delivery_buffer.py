@@ -167,7 +167,7 @@ class DeliveryBuffer:
         while self.ready and self.count < wanted:
             item = self.ready[0]
             owned = self._owned.get(_place(item))
-            if owned is not None and owned.paused_by_user:
+            if owned is not None and owned.fetch.paused_by_user:
                 self.ready.popleft()
                 self._paused.setdefault(owned.place, []).append(item)
                 continue

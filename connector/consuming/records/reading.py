@@ -84,7 +84,7 @@ class Intake:
             if not isinstance(item, Message):
                 owned = self._assignment.owned.get(item.place)
                 # Records of a partition that was revoked in the meantime are another member's.
-                if owned is not None and owned.fetching and not self._sort(item, owned):
+                if owned is not None and owned.fetch.running and not self._sort(item, owned):
                     self._check_silence(owned.topic)
                     return
             else:
@@ -132,11 +132,11 @@ class Intake:
         """
         topic = owned.topic
         as_of = self._views.as_of(topic)
-        if owned.end_seen_at <= as_of:
-            owned.settled_end = owned.end_seen
-            owned.end_seen = self._assignment.fetching.known_end(owned)
-            owned.end_seen_at = clock.now()
-        if batch.last >= owned.settled_end:
+        if owned.seen.end_at <= as_of:
+            owned.seen.settled_end = owned.seen.end
+            owned.seen.end = self._assignment.fetching.known_end(owned)
+            owned.seen.end_at = clock.now()
+        if batch.last >= owned.seen.settled_end:
             return True
         return not view.managed and self._settings.ordered
 
@@ -162,13 +162,13 @@ class Intake:
                 self._accept(batch, done, row, owned)
                 done = row + 1
                 owned.fetched = max(owned.fetched, batch.offset(row) + 1)
-                owned.eof = max(owned.eof, batch.offset(row) + 1)
+                owned.seen.passed(batch.offset(row) + 1)
             elif batch.offset(row) >= owned.fetched:
                 if self._strays.stop:
                     self._accept(batch, done, row, owned)
-                if batch.offset(row) >= owned.strays_up_to:
+                if batch.offset(row) >= owned.seen.strays_up_to:
                     self._strays.found(message, *self._home(message, view))
-                    owned.strays_up_to = batch.offset(row) + 1
+                    owned.seen.strays_up_to = batch.offset(row) + 1
                 if not self._strays.delivers:
                     # The position passes it with the next record, or with the end of the partition.
                     self._accept(batch, done, row, owned)
@@ -183,18 +183,19 @@ class Intake:
         if start >= stop:
             return
         owned.fetched = batch.offset(stop - 1) + 1
-        if owned.inherited is not None or owned.given is not None:
-            known = min(stop, max(start, batch.rows_below(owned.known_up_to)))
+        earlier = owned.earlier
+        if earlier.inherited is not None or earlier.given is not None:
+            known = min(stop, max(start, batch.rows_below(earlier.upto)))
             for row in range(start, known):
                 # An earlier owner was done with the others, before these that waited. The next position passes them.
-                if not owned.is_here(batch.offset(row)):
+                if not earlier.covers(batch.offset(row)):
                     self._place(batch, row, row + 1, owned)
             start = known
         if start < stop:
             self._place(batch, start, stop, owned)
 
     def _place(self, batch: Batch, start: int, stop: int, owned: PartitionState) -> None:
-        free = start if owned.held else min(stop, max(start, batch.rows_below(owned.limit)))
+        free = start if owned.held else min(stop, max(start, batch.rows_below(owned.gates.limit)))
         if free > start:
             free_rows = batch.cut(start, free)
             owned.released = max(owned.released, free_rows.last + 1)
@@ -216,7 +217,7 @@ class Intake:
                 self._pause_when_full(owned)
 
     def _pause_when_full(self, owned: PartitionState) -> None:
-        if len(owned.held) >= self._settings.hold_limit and not owned.paused_for_hold:
+        if len(owned.held) >= self._settings.hold_limit and not owned.fetch.paused_for_hold:
             self._assignment.fetching.hold(owned)
 
     def _fresh(self, topic: str, since: float) -> bool:
@@ -241,8 +242,8 @@ class Intake:
         assert error is not None
         owned = self._assignment.owned.get(place_of(message))
         if error.code() == KafkaError._PARTITION_EOF:
-            if owned is not None and owned.fetching:
-                owned.eof = max(owned.eof, offset_of(message))
+            if owned is not None and owned.fetch.running:
+                owned.seen.passed(offset_of(message))
                 self._ended = True
             if self._settings.partition_eof:
                 self._out.ready.append(message)

@@ -1,0 +1,153 @@
+"""What each part of the reader keeps about one partition. One of them writes each of these; the others read it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import inf
+
+from confluent_kafka import TopicPartition
+
+from ...partitioner.gates.ahead import Ahead
+from ...partitioner.gates.gate import Gate
+from ...partitioner.timeline import Timeline
+
+
+@dataclass(slots=True, eq=False)
+class FetchState:
+    """Whether the client library reads the partition, and from where.
+
+    running: the library has it assigned. taken: next offset after what the library has handed over since it began; -1 for
+    nothing. wanted: where the application asked to start, a number or one of confluent_kafka's OFFSET_ names; None: by the
+    group. assigned_as: what the application has assigned, where it has done so itself.
+    """
+
+    running: bool = False
+    taken: int = -1
+    paused_by_user: bool = False
+    paused_for_hold: bool = False
+    wanted: int | None = None
+    assigned_as: TopicPartition | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether the library is to hand over nothing for now."""
+        return self.paused_by_user or self.paused_for_hold
+
+
+@dataclass(slots=True, eq=False)
+class Seen:
+    """What was seen of the partition's log.
+
+    eof: the newest end of partition that the library told, -1 for none. end, end_at: an end of the log, and a time by which
+    it was known. settled_end: an earlier one: what lies below it was written before the newest look at the control topic
+    began. strays_up_to: next offset after the last misplaced record that was counted.
+    """
+
+    eof: int = -1
+    end: int = -1
+    end_at: float = -inf
+    settled_end: int = -1
+    strays_up_to: int = 0
+
+    def passed(self, offset: int) -> None:
+        """Nothing below this offset shows any more."""
+        self.eof = max(self.eof, offset)
+
+
+@dataclass(slots=True, eq=False)
+class GateState:
+    """Where the partition stands with its gates.
+
+    closed: its first closed gate. limit: records at or above it wait. sealed_at: the cut of a partition that nobody reads
+    any more, None for all others. founded: a gate's `begins` that a commit must not pass yet. flushed: the newest epoch for
+    which the application was asked to flush, and did; what a commit has proven is another matter (`CommitState.epoch`).
+    announced: the newest epoch whose open gate the application has heard of. unannounced: the gate of which it could not be
+    told yet, since its callback raised: nothing behind it is returned. seen_closed: epochs of gates that were closed while
+    the partition was owned. Where single keys wait, let_through: epochs whose held records have gone; held_keys: how many
+    held records each key has.
+    """
+
+    closed: Gate | None = None
+    limit: float = inf
+    sealed_at: int | None = None
+    founded: float = inf
+    flushed: int = -1
+    announced: int = -1
+    unannounced: Gate | None = None
+    seen_closed: set[int] = field(default_factory=set)
+    let_through: set[int] = field(default_factory=set)
+    held_keys: Counter[bytes | None] = field(default_factory=Counter)
+
+    def passes(self, gate: Gate) -> bool:
+        """Whether the application has heard of all that comes before what lies behind this gate."""
+        return self.unannounced is None or gate.epoch < self.unannounced.epoch
+
+    def hold_key(self, key: bytes | None) -> None:
+        """One more record of this key waits."""
+        self.held_keys[key] += 1
+
+    def free_key(self, key: bytes | None) -> None:
+        """One record of this key waits no more."""
+        self.held_keys[key] -= 1
+        if not self.held_keys[key]:
+            del self.held_keys[key]
+
+    def begin_again(self) -> None:
+        """Nothing is held any more."""
+        self.held_keys.clear()
+        self.let_through = set()
+
+
+@dataclass(slots=True, eq=False)
+class CommitState:
+    """What the broker has acknowledged for the partition, and what was said to it.
+
+    offset, epoch, note: the newest acknowledged commit; note is the application's own metadata. ahead_sent, ahead: what the
+    last commit said, and the last acknowledged one, of records beyond it. stored, stored_note: what the application has
+    stored. settled_in: the timeline in which no flush is to be asked for any more, and no proof is owed. looked: the
+    partition's progress when it was last found to owe no proof.
+    """
+
+    offset: int | None = None
+    epoch: int | None = None
+    note: str = ""
+    ahead_sent: str = ""
+    ahead: str = ""
+    stored: int | None = None
+    stored_note: str = ""
+    settled_in: Timeline | None = None
+    looked: tuple[object, ...] | None = None
+
+    def learned(self, offset: int | None, epoch: int | None, note: str) -> None:
+        """The broker has acknowledged a commit, or said what is committed."""
+        self.offset, self.epoch, self.note = offset, epoch, note
+        self.settled_in = None
+
+    def begin_again(self) -> None:
+        """The position was set anew: what the application has stored, and what was found settled, counts no more."""
+        self.stored, self.stored_note = None, ""
+        self.settled_in = None
+
+
+@dataclass(slots=True, eq=False)
+class Earlier:
+    """Records at or above the position that are done with already.
+
+    inherited: what an earlier owner has processed beyond the start. given: after an interruption, what the application has
+    of the records that are fetched again.
+    """
+
+    inherited: Ahead | None = None
+    given: Ahead | None = None
+
+    def covers(self, offset: int) -> bool:
+        """Whether the record at `offset` is done with, by an earlier owner, or given out already by this one."""
+        return (self.inherited is not None and self.inherited.covers(offset)) or (
+            self.given is not None and self.given.covers(offset)
+        )
+
+    @property
+    def upto(self) -> int:
+        """At or above it `covers` is False."""
+        return max(-1 if self.inherited is None else self.inherited.upto, -1 if self.given is None else self.given.upto)
