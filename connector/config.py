@@ -371,7 +371,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     """Our settings and the client library's for an OrderedConsumer. Raises ConfigError."""
     ours, theirs = split(config, _CONSUMER_OPTIONS, "an OrderedConsumer")
     group = theirs.get("group.id")
-    if not group:
+    if not str(group or "").strip():  # the library ends the process at one of spaces
         raise ConfigError("group.id", "group.id must be set", "name the consumer group whose positions open the gates")
     reset = str(theirs.get("auto.offset.reset", "latest")).lower()
     known = {"latest": True, "largest": True, "end": True, "earliest": False, "smallest": False, "beginning": False}

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from ..connector.java_names import LEVEL, RENAMED, USUAL_PARTITIONERS, WITHOUT_COUNTERPART
+from ..connector.java_numbers import fitted, nearest
 from ..partitioner.errors import ConfigError
 
 _LOG = logging.getLogger("keyorder.streaming")
@@ -22,7 +23,10 @@ PREFIX = "kafka."
 # What Spark itself puts among the options of a source or a sink.
 _OF_SPARK = {"path", "paths", "checkpointlocation", "queryname", "streamingsourceidentifyingname"}
 # No group is joined: what one would be joined with changes nothing.
-_OF_GROUPS = {"group.protocol", "group.remote.assignor", "partition.assignment.strategy"}
+_OF_GROUPS = {
+    "auto.commit.interval.ms", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
+    "max.poll.interval.ms", "partition.assignment.strategy", "session.timeout.ms",
+}  # fmt: skip
 _REFUSED = {
     "key.serializer": "keys are bytes or strings already",
     "value.serializer": "values are bytes or strings already",
@@ -47,7 +51,7 @@ _SECRET = ("password", "secret", "jaas", "pem", "token", "oauthbearer.config")
 _LOGIN = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
-def client_config(options: Mapping[str, str]) -> dict[str, Any]:
+def client_config(options: Mapping[str, str], producer: bool = False) -> dict[str, Any]:
     """Settings for a confluent_kafka client from all `kafka.*` options. Raises ConfigError.
 
     Rejected names as in Spark's "Structured Streaming + Kafka Integration Guide", section "Kafka Specific
@@ -94,9 +98,19 @@ def client_config(options: Mapping[str, str]) -> dict[str, Any]:
             config["ssl.key.pem"] = value
         elif name == "ssl.endpoint.identification.algorithm":
             config[name] = value.strip() or "none"
+        elif name == "group.id" and not value.strip():
+            _LOG.warning("%s%s is empty and is left out: no group is joined", PREFIX, name)
         else:
-            config[RENAMED.get(name, name)] = value
-    return config
+            config[RENAMED.get(name, name)] = _taken_as(name, value)
+    return fitted(config, consumer=not producer)
+
+
+def _taken_as(name: str, value: str) -> str:
+    """A number of Java's clients as the client library takes it."""
+    near = str(nearest(RENAMED.get(name, name), value))
+    if near != value:
+        _LOG.warning("%s%s=%s is beyond what the client library takes: it is %s", PREFIX, name, value, near)
+    return near
 
 
 def refuse_misspelt(given: Iterable[str], known: Collection[str]) -> None:
@@ -125,7 +139,7 @@ def check_client(config: Mapping[str, Any], producer: bool = False) -> None:
     try:
         _make(theirs, producer)
     except KafkaException as raised:
-        text = str(raised.args[0].str())
+        text = str(raised.args[0].str()).strip()
         unknown = re.search(r'No such configuration property: "([^"]+)"', text)
         if unknown is not None:
             near = get_close_matches(unknown[1], _COMMON, 1, 0.75)

@@ -64,7 +64,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     refuse_misspelt((n for n in given if not _is_producer_option(n)), SINK_OPTIONS)
-    client = client_config(options)
+    client = client_config(options, producer=True)
     for name, weaker in _STRONGER_HERE.items():
         if str(client.get(name, "")).strip().lower() in weaker:
             # A promise beyond what was asked for: the rows are acknowledged by all replicas, and none is doubled.

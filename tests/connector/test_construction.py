@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from keyorder import OrderedConsumer, OrderedProducer
+from keyorder.errors import ConfigError
 
 
 @pytest.mark.parametrize(("client", "more"), [(OrderedConsumer, {"group.id": "g"}), (OrderedProducer, {})])
@@ -23,3 +24,10 @@ def test_a_client_that_could_not_be_made_is_freed_in_silence(
         client({**settings, **more})
     gc.collect()
     assert heard == []
+
+
+@pytest.mark.parametrize("group", ["", " ", "\t\n"])
+def test_a_group_without_a_name_is_refused(group: str) -> None:
+    """The library stops the whole process at one."""
+    with pytest.raises(ConfigError, match=r"group\.id must be set"):
+        OrderedConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": group})
