@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -10,14 +12,16 @@ import pytest
 from keyorder.partitioner.changes import change as machine
 from keyorder.partitioner.changes.change import ChangeMachine
 from keyorder.partitioner.changes.events import TimelineVisible
+from keyorder.partitioner.gates import gate as gates
 from keyorder.partitioner.gates import starts
 from keyorder.partitioner.gates.ahead import Ahead
-from keyorder.partitioner.gates.gate import GateDependency, Gates, Opened
+from keyorder.partitioner.gates.gate import Gate, GateDependency, Gates, Opened
 from keyorder.partitioner.routing import Routing
 from keyorder.partitioner.timeline import Timeline
-from keyorder.partitioner.writers.events import Action
+from keyorder.partitioner.writers.events import Action, LeaseLapsed
 from keyorder.partitioner.writers.fast_path import InFlight
 from keyorder.partitioner.writers.lease import LeaseKeeper, Standing
+from keyorder.partitioner.writers.members import Member as JoinedWriter
 from keyorder.partitioner.writers.members import WriterSet
 from keyorder.partitioner.writers.sending import TopicSending
 from keyorder.partitioner.writers.writer import Writer
@@ -131,6 +135,58 @@ def records_before_the_prepare_are_not_waited_for(patch: Patch) -> None:
     patch.setattr(TopicSending, "apply", apply)
 
 
+@mutant
+def records_go_out_before_the_join_is_read(patch: Patch) -> None:
+    """A writer sends as soon as it has sent its JOIN: a controller may not have seen it yet."""
+    original = LeaseKeeper.join
+
+    def join(self: LeaseKeeper, nonce: str, topics: Any, now: float) -> Any:
+        record = original(self, nonce, topics, now)
+        self.standing, self.confirmed, self._ends = Standing.LIVE, frozenset(topics), now + self.terms.lease
+        self.send_until = self._ends - self.terms.delivery_timeout - self.terms.margin
+        return record
+
+    patch.setattr(LeaseKeeper, "join", join)
+
+
+@mutant
+def a_look_counts_for_the_next_join(patch: Patch) -> None:
+    """A writer whose lease has lapsed sends under its next join by what it had read before."""
+
+    def lapse(self: Writer[Any]) -> list[Action]:
+        sent, self.send_until = self.send_until > -inf, -inf
+        return [LeaseLapsed()] if sent else []
+
+    patch.setattr(Writer, "_lapse", lapse)
+
+
+@mutant
+def held_records_are_released_under_prepare(patch: Patch) -> None:
+    """What is held goes out to its old home while the change is still being prepared."""
+
+    def release(self: TopicSending[Any], send: Callable[[Any, Any], bool]) -> int:
+        sent = 0
+        while self.held and send(self.held[0], self.routing.of(self.held[0].key or b"")):
+            self._forget(self.held.popleft())
+            sent += 1
+        return sent
+
+    patch.setattr(TopicSending, "release", release)
+
+
+@mutant
+def ready_waits_for_one_partition_alone(patch: Patch) -> None:
+    """READY is said when the records of one of the moving keys' homes have arrived."""
+    original = TopicSending.apply
+
+    def apply(self: TopicSending[Any], timeline: Timeline, now: float = -inf) -> bool:
+        changed = original(self, timeline, now)
+        del self._draining[1:]
+        return changed
+
+    patch.setattr(TopicSending, "apply", apply)
+
+
 # Controllers.
 
 
@@ -180,6 +236,65 @@ def expelled_before_the_lease_is_over(patch: Patch) -> None:
     patch.setattr(WriterSet, "_apply_lease", apply)
 
 
+@mutant
+def nobody_is_called(patch: Patch) -> None:
+    """Records are held at once, and a dead writer is never expelled."""
+    patch.setattr(ChangeMachine, "_silent", lambda self: [])
+
+
+@mutant
+def an_attempt_is_never_given_up(patch: Patch) -> None:
+    """A writer that died after the roll call is waited for, and records are held, for ever."""
+    patch.setattr(ChangeMachine, "_patience", lambda self: 1e6)
+
+
+@mutant
+def one_clock_tells_that_a_lease_is_over(patch: Patch) -> None:
+    """The leader's stamps alone, which a clock that jumped has made."""
+
+    def was_over(self: JoinedWriter, at: Any, wall_ms: int) -> bool:
+        elapsed = None if self.stamp is None else self.stamp.seconds_until(at)
+        return elapsed is not None and elapsed >= self.lease.lease_ms / 1000
+
+    patch.setattr(JoinedWriter, "was_over", was_over)
+
+
+def _cuts(patch: Patch, ends: int, begins: int) -> None:
+    """Cuts that lie so much beside the logs' ends."""
+    original = Timeline.committed
+
+    def committed(self: Timeline, found: Any, entering: Any, *args: Any) -> Timeline:
+        lower = {q: max(0, offset + ends) for q, offset in found.items()}
+        return original(self, lower, {p: offset + begins for p, offset in entering.items()}, *args)
+
+    patch.setattr(Timeline, "committed", committed)
+
+
+@mutant
+def the_last_record_is_left_out_of_a_cut(patch: Patch) -> None:
+    """Gates open when all but one of the leaving records are done with."""
+    _cuts(patch, -1, 0)
+
+
+@mutant
+def a_cut_lets_one_record_in(patch: Patch) -> None:
+    """The first record of an entering key lies before its gate."""
+    _cuts(patch, 0, 1)
+
+
+@mutant
+def commits_at_once_and_no_second_look(patch: Patch) -> None:
+    """Two commits lie close together, and readers look at neither hint nor hash: only a view's age is left to them."""
+    original = ChangeMachine.__init__
+
+    def init(self: ChangeMachine, *args: Any, **more: Any) -> None:
+        original(self, *args, **more)
+        self._may_commit_from = -inf
+
+    patch.setattr(ChangeMachine, "__init__", init)
+    views_are_judged_by_age_alone(patch)
+
+
 # Readers.
 
 
@@ -224,6 +339,123 @@ def gate_opened_by_what_was_read(patch: Patch) -> None:
         return 0 if commit is None else int(commit.offset)
 
     patch.setattr(Member, "gate_position", position)
+
+
+@mutant
+def a_gate_opens_one_record_early(patch: Patch) -> None:
+    """The origin's last record before the cut need not be done with."""
+
+    def closed(self: GateDependency, position: int, proven: float = inf) -> int:
+        return bisect_right(self.ends, position + 1)
+
+    patch.setattr(GateDependency, "closed_by_position", closed)
+
+
+def _first_closed(patch: Patch, chosen: Callable[[Opened, Gate], Gate]) -> None:
+    """The partition is read up to this gate, which is made of its first closed one."""
+    original = Opened.first_closed
+
+    def first_closed(self: Opened, partition: int) -> Gate | None:
+        found = original(self, partition)
+        return None if found is None else chosen(self, found)
+
+    patch.setattr(Opened, "first_closed", first_closed)
+
+
+@mutant
+def a_gate_holds_one_record_late(patch: Patch) -> None:
+    """The first record behind it goes through."""
+    _first_closed(patch, lambda _, gate: replace(gate, begins=gate.begins + 1))
+
+
+@mutant
+def a_partition_is_read_to_its_last_closed_gate(patch: Patch) -> None:
+    """The ones before it hold nothing."""
+
+    def last(opened: Opened, first: Gate) -> Gate:
+        return [gate for gate in opened._gates.of(first.partition) if not opened.is_open(gate)][-1]
+
+    _first_closed(patch, last)
+
+
+@mutant
+def the_newest_gate_alone(patch: Patch) -> None:
+    """Only the last gate of each origin is ever looked at."""
+    original = Gates.__init__
+
+    def init(self: Gates, timeline: Timeline) -> None:
+        original(self, timeline)
+        for dependency in self._dependencies.values():
+            del dependency.epochs[:-1], dependency.ends[:-1]
+
+    patch.setattr(Gates, "__init__", init)
+
+
+@mutant
+def a_shrink_has_no_gates(patch: Patch) -> None:
+    """What moves to a lower partition is read at once."""
+    original = gates.crossings
+    patch.setattr(gates, "crossings", lambda n, before, after: [] if after < before else original(n, before, after))
+
+
+@mutant
+def a_closed_gate_keeps_the_older_ones_closed(patch: Patch) -> None:
+    """The chain goes by offsets alone, and so in circles."""
+    patch.setattr(GateDependency, "closed_by_gate", lambda self, closed: bisect_left(self.ends, closed.begins))
+
+
+@mutant
+def positions_count_before_they_are_acknowledged(patch: Patch) -> None:
+    """What a member has done opens its own gates; a crash before the commit repeats the old behind the new."""
+
+    def position(self: Member, q: int) -> int:
+        owned = self._owned.get(q)
+        if owned is not None:
+            return owned.position
+        commit = self._others.get(q)
+        return 0 if commit is None else commit.offset
+
+    patch.setattr(Member, "gate_position", position)
+
+
+@mutant
+def a_partition_without_a_commit_counts_as_read(patch: Patch) -> None:
+    """Nobody has said where the group is: so nothing is waited for."""
+
+    def position(self: Member, q: int) -> int:
+        owned = self._owned.get(q)
+        if owned is not None:
+            return owned.committed or 0
+        commit = self._others.get(q)
+        return 2**60 if commit is None else commit.offset
+
+    patch.setattr(Member, "gate_position", position)
+
+
+@mutant
+def views_are_judged_by_age_alone(patch: Patch) -> None:
+    """Neither hint nor hash makes a reader look at the timeline again."""
+
+    def judged(self: Member, owned: Any, offset: int, row: Any, fetched_at: float) -> bool:
+        assert self._timeline is not None
+        if self._as_of < fetched_at - self._timeline.view_age_s:
+            self._look()
+            return False
+        return True
+
+    patch.setattr(Member, "_judged", judged)
+
+
+@mutant
+def a_partition_is_given_up_without_a_commit(patch: Patch) -> None:
+    """The next owner begins at an older position, and repeats what was done."""
+
+    def give(self: Member) -> None:
+        giving, self._giving = self._giving, []
+        self._going |= set(giving)
+        self._gave(giving)
+
+    patch.setattr(Member, "_give", give)
 
 
 @mutant
