@@ -471,6 +471,23 @@ def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
     assert [m.offset() for item in keeper._assignment.out.ready for m in item.messages()] == [0]
 
 
+@pytest.mark.parametrize(
+    ("position", "end", "here"),
+    [(None, 5, False), (39_999, 5, False), (40_000, 5, True), (50_000, 10_000, True), (50_000, 10_001, False)],
+)
+def test_records_behind_a_gate_that_is_near_are_fetched_before_it_opens(
+    position: int | None, end: int, here: bool
+) -> None:
+    """Else the first of them would wait until the broker answers the fetch that it has. Never more than may be held."""
+    owned = PartitionState(TOPIC, 1)
+    keeper, others, _ = _gatekeeper(timeline_of(1, [(2, {0: 50_000}, {1: 0})]), owned)
+    owned.seen.end = end
+    if position is not None:
+        others.answer(0, Commit(position, 0))
+    keeper.open_what_may()
+    assert (owned.gates.limit, owned.fetch.running) == (0, here)
+
+
 def test_a_closed_gate_is_looked_at_when_something_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A position of ours or of others, a waiver; once a second in any case; less often where a look takes long."""
     now = [clock.now()]

@@ -130,6 +130,11 @@ class PartitionState:
         self.fetched = min(missing, default=self._returned)
 
     @property
+    def backlog(self) -> int:
+        """How many records may lie in the log behind what was fetched, as far as its end was seen."""
+        return max(0, self.seen.end - self.fetched)
+
+    @property
     def queued(self) -> bool:
         """Whether records may be returned that were not returned yet."""
         return self.released > self.record_end or self.late.unreturned() < inf
