@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from ..partitioner.errors import ConfigError
 from ..partitioner.writers.lease import LeaseTerms
+from .settings import CONSUMER, PRODUCER, boolean, milliseconds, values, whole
 from .shared_token import SharedToken
 
 # What a client of ours needs to reach the same cluster as the user's client, and no more.
@@ -41,7 +42,6 @@ _CONNECTION = (
 # Silent unless the application sets logging up, as is usual for a library.
 _LOGGER = logging.getLogger("keyorder.librdkafka")
 logging.getLogger("keyorder").addHandler(logging.NullHandler())
-_TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
 # Seconds: how long a topic that was just made may stay unknown to the broker that is asked; beyond it, it is not there.
 JUST_MADE = 10.0
 _PROPAGATION = "topic.metadata.propagation.max.ms"
@@ -83,20 +83,6 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def boolean(config: Mapping[str, Any], name: str, default: bool) -> bool:
-    """A boolean setting, spelled as librdkafka spells them."""
-    value = config.get(name, default)
-    text = str(value).lower()
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
-    raise ConfigError(name, f"{value!r} is neither true nor false", "write true or false")
-
-
-def milliseconds(config: Mapping[str, Any], name: str, default: int) -> float:
-    """A duration setting in milliseconds, returned in seconds."""
-    return _positive(config, name, default, " of milliseconds") / 1000
-
-
 def _commit_interval(config: Mapping[str, Any]) -> float:
     """`auto.commit.interval.ms` in seconds. As in the client library, 0 leaves the commits to revocations and to close()."""
     name = "auto.commit.interval.ms"
@@ -113,30 +99,6 @@ def _propagation(theirs: Mapping[str, Any]) -> float:
         return max(0.0, float(value) / 1000)
     except ValueError:
         return 0.0
-
-
-def _positive(config: Mapping[str, Any], name: str, default: int, of: str = "") -> int:
-    """A whole number above 0. of: what it counts, for the error."""
-    value = config.get(name, default)
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if number <= 0:
-        raise ConfigError(
-            name,
-            f"{value!r} is not a positive number{of}",
-            f"the default is {default}" if default else "give a whole number above 0",
-        )
-    return number
-
-
-def _choice(config: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
-    """One of these words, the first by default."""
-    value = str(config.get(name, choices[0])).lower()
-    if value not in choices:
-        raise ConfigError(name, f"{config[name]!r} is none of {', '.join(choices)}", f"the default is {choices[0]}")
-    return value
 
 
 def split(config: Mapping[str, Any], known: Mapping[str, object], what: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -157,24 +119,12 @@ def split(config: Mapping[str, Any], known: Mapping[str, object], what: str) -> 
     return ours, theirs
 
 
-_METRICS_OPTIONS = {
-    "keyorder.metrics.port": "serve /metrics there",
-    "keyorder.metrics.host": "the address to serve them on (127.0.0.1)",
-}
-
-
-def _metrics_at(ours: Mapping[str, Any]) -> tuple[str, int] | None:
+def _metrics_at(ours: Mapping[str, Any], value: Mapping[str, Any]) -> tuple[str, int] | None:
     """(host, port) of the metrics, None where they are not served. Raises ConfigError."""
-    if "keyorder.metrics.port" not in ours:
-        if "keyorder.metrics.host" in ours:
-            raise ConfigError(
-                "keyorder.metrics.host", "without a port nothing is served", "set keyorder.metrics.port too"
-            )
-        return None
-    port = _positive(ours, "keyorder.metrics.port", 0)
-    if port > 65_535:
-        raise ConfigError("keyorder.metrics.port", f"{port} is no port", "give one from 1 to 65535")
-    return str(ours.get("keyorder.metrics.host", "127.0.0.1")), port
+    port = value["keyorder.metrics.port"]
+    if port is None and "keyorder.metrics.host" in ours:
+        raise ConfigError("keyorder.metrics.host", "without a port nothing is served", "set keyorder.metrics.port too")
+    return None if port is None else (value["keyorder.metrics.host"], port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,17 +161,6 @@ class ProducerSettings:
     metrics_at: tuple[str, int] | None = None
 
 
-_PRODUCER_OPTIONS = {
-    "keyorder.writer.id": "names this process among the writers",
-    "keyorder.adopt": "adopt unmanaged topics on first use (true)",
-    "keyorder.allow.explicit.partition": "let produce(partition=) pass (false)",
-    "keyorder.control.timeout.ms": "wait for the control topics (30000)",
-    "keyorder.arrow.native": "produce_arrow by the C library's calls (true)",
-    "keyorder.lease.ms": "how long this writer may be silent (45000)",
-    "keyorder.lease.renew.interval.ms": "how often it says that it lives (10000)",
-    "keyorder.lease.margin.ms": "kept free at the end of a lease (2000)",
-    **_METRICS_OPTIONS,
-}
 # How much longer than it must be a lease is that follows a long delivery time-out: a renewal may take a while to be read back.
 _LEASE_SLACK = 10.0
 _PARTITIONERS = ("murmur2_random", "murmur2")
@@ -230,7 +169,8 @@ _OTHER_PARTITIONERS = ("random", "consistent", "consistent_random", "fnv1a", "fn
 
 def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict[str, Any]]:
     """Our settings and the client library's for an OrderedProducer. Raises ConfigError."""
-    ours, theirs = split(config, _PRODUCER_OPTIONS, "an OrderedProducer")
+    ours, theirs = split(config, PRODUCER, "an OrderedProducer")
+    value = values(PRODUCER, ours)
     _refuse_producer_options(theirs)
     on_delivery = theirs.pop("on_delivery", None)
     if on_delivery is not None and not callable(on_delivery):
@@ -239,24 +179,24 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
     only_errors = boolean(theirs, "delivery.report.only.error", False)
     theirs.pop("delivery.report.only.error", None)
     timeout_name = "message.timeout.ms" if "message.timeout.ms" in theirs else "delivery.timeout.ms"
-    terms = _lease_terms(ours, theirs, timeout_name)
+    terms = _lease_terms(ours, value, theirs, timeout_name)
     settings = ProducerSettings(
-        writer_id=ours.get("keyorder.writer.id"),
-        adopt=boolean(ours, "keyorder.adopt", True),
-        allow_explicit_partition=boolean(ours, "keyorder.allow.explicit.partition", False),
-        control_timeout=milliseconds(ours, "keyorder.control.timeout.ms", 30_000),
-        hold_limit=int(theirs.get("queue.buffering.max.messages", 100_000)) or sys.maxsize,
-        hold_limit_bytes=int(theirs.get("queue.buffering.max.kbytes", 1_048_576)) * 1024,
-        most_bytes=int(theirs.get("message.max.bytes", 1_000_000)),
+        writer_id=value["keyorder.writer.id"],
+        adopt=value["keyorder.adopt"],
+        allow_explicit_partition=value["keyorder.allow.explicit.partition"],
+        control_timeout=value["keyorder.control.timeout.ms"],
+        hold_limit=whole(theirs, "queue.buffering.max.messages", 100_000) or sys.maxsize,
+        hold_limit_bytes=whole(theirs, "queue.buffering.max.kbytes", 1_048_576) * 1024,
+        most_bytes=whole(theirs, "message.max.bytes", 1_000_000),
         terms=terms,
         request_timeout=milliseconds(theirs, "request.timeout.ms", 30_000),
         transactional_id=theirs.get("transactional.id"),
-        transaction_timeout_ms=int(theirs.get("transaction.timeout.ms", 60_000)),
+        transaction_timeout_ms=whole(theirs, "transaction.timeout.ms", 60_000),
         propagation=_propagation(theirs),
-        arrow_native=boolean(ours, "keyorder.arrow.native", True),
+        arrow_native=value["keyorder.arrow.native"],
         on_delivery=on_delivery,
         only_errors=only_errors,
-        metrics_at=_metrics_at(ours),
+        metrics_at=_metrics_at(ours, value),
     )
     theirs[timeout_name] = round(terms.delivery_timeout * 1000)
     theirs["enable.idempotence"] = True
@@ -266,18 +206,18 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
     return settings, theirs
 
 
-def _lease_terms(ours: Mapping[str, Any], theirs: Mapping[str, Any], timeout_name: str) -> LeaseTerms:
+def _lease_terms(
+    ours: Mapping[str, Any], value: Mapping[str, Any], theirs: Mapping[str, Any], timeout_name: str
+) -> LeaseTerms:
     """The lease follows the delivery time-out, unless it was given too: a record must not outlive the lease it was sent under."""
     # The library lowers its own default below a transaction's time-out; ours has to do the same.
-    transaction_timeout = (
-        int(theirs.get("transaction.timeout.ms", 60_000)) if theirs.get("transactional.id") else 60_000
-    )
+    transaction_timeout = whole(theirs, "transaction.timeout.ms", 60_000) if theirs.get("transactional.id") else 60_000
     delivery = milliseconds(theirs, timeout_name, min(20_000, transaction_timeout))
-    renew_interval = milliseconds(ours, "keyorder.lease.renew.interval.ms", 10_000)
-    margin = milliseconds(ours, "keyorder.lease.margin.ms", 2_000)
+    renew_interval = value["keyorder.lease.renew.interval.ms"]
+    margin = value["keyorder.lease.margin.ms"]
     least = renew_interval + delivery + margin + _LEASE_SLACK
     return LeaseTerms(
-        lease=milliseconds(ours, "keyorder.lease.ms", max(45_000, round(least * 1000))),
+        lease=PRODUCER["keyorder.lease.ms"].read(ours, default=max(45_000, round(least * 1000))),
         renew_interval=renew_interval,
         delivery_timeout=delivery,
         margin=margin,
@@ -350,26 +290,13 @@ class ConsumerSettings:
     metrics_at: tuple[str, int] | None = None
 
 
-_CONSUMER_OPTIONS = {
-    "keyorder.gate": "what waits at a closed gate: partition or key (partition)",
-    "keyorder.gate.early.release": "let keys without unread records in the origin go at once (false)",
-    "keyorder.gate.early.release.max.keys": "kept in memory for that (100000)",
-    "enable.ordered.delivery": "gates on or off for this client (true)",
-    "keyorder.control.timeout.ms": "how long the control topic may be silent (30000)",
-    "keyorder.arrow.native": "consume_arrow by the C library's calls (true)",
-    "keyorder.hold.max.messages": "held in memory per closed gate (10000)",
-    "keyorder.strays": "deliver, fail or dead-letter what was written against the layout (deliver)",
-    "keyorder.strays.dead.letter.topic": "where dead-letter moves them",
-    **_METRICS_OPTIONS,
-}
-
-
 _REFRESH = "topic.metadata.refresh.interval.ms"
 
 
 def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict[str, Any]]:
     """Our settings and the client library's for an OrderedConsumer. Raises ConfigError."""
-    ours, theirs = split(config, _CONSUMER_OPTIONS, "an OrderedConsumer")
+    ours, theirs = split(config, CONSUMER, "an OrderedConsumer")
+    value = values(CONSUMER, ours)
     group = theirs.get("group.id")
     if not str(group or "").strip():  # the library ends the process at one of spaces
         raise ConfigError("group.id", "group.id must be set", "name the consumer group whose positions open the gates")
@@ -382,33 +309,33 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     on_commit = theirs.pop("on_commit", None)
     if on_commit is not None and not callable(on_commit):
         raise ConfigError("on_commit", f"{on_commit!r} is not callable", "give a function of (error, partitions)")
-    strays, dead_letter_topic = _strays(ours)
+    strays, dead_letter_topic = _strays(value)
     classic = str(theirs.get("group.protocol", "classic")).lower() != "consumer"
-    gate_keys = _choice(ours, "keyorder.gate", ("partition", "key")) == "key"
+    gate_keys = value["keyorder.gate"] == "key"
     settings = ConsumerSettings(
         group=str(group),
-        ordered=boolean(ours, "enable.ordered.delivery", True),
+        ordered=value["enable.ordered.delivery"],
         auto_commit=boolean(theirs, "enable.auto.commit", True),
         auto_commit_interval=_commit_interval(theirs),
         auto_store=boolean(theirs, "enable.auto.offset.store", True),
         start_at_latest=known_or_error[reset],
         partition_eof=boolean(theirs, "enable.partition.eof", False),
-        control_timeout=milliseconds(ours, "keyorder.control.timeout.ms", 30_000),
-        hold_limit=int(ours.get("keyorder.hold.max.messages", 10_000)),
+        control_timeout=value["keyorder.control.timeout.ms"],
+        hold_limit=value["keyorder.hold.max.messages"],
         strays=strays,
         dead_letter_topic=dead_letter_topic,
         on_commit=on_commit,
         gate_keys=gate_keys,
-        early_release=_early_release(ours, gate_keys),
-        early_release_keys=_positive(ours, "keyorder.gate.early.release.max.keys", 100_000),
-        arrow_native=boolean(ours, "keyorder.arrow.native", True),
+        early_release=_early_release(value, gate_keys),
+        early_release_keys=value["keyorder.gate.early.release.max.keys"],
+        arrow_native=value["keyorder.arrow.native"],
         incremental=not classic or "cooperative" in strategy,
         classic=classic,
         cooperative=classic and "cooperative" in strategy,
         growth_interval=_growth_interval(theirs),
         static=classic and bool(theirs.get("group.instance.id")),
         propagation=_propagation(theirs),
-        metrics_at=_metrics_at(ours),
+        metrics_at=_metrics_at(ours, value),
     )
     theirs["enable.auto.commit"] = False
     theirs["enable.auto.offset.store"] = False
@@ -426,16 +353,12 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
 
 
 def _growth_interval(theirs: Mapping[str, Any]) -> float | None:
-    value = theirs.get(_REFRESH, 10_000)
-    try:
-        interval = int(value)
-    except (TypeError, ValueError):
-        raise ConfigError(_REFRESH, f"{value!r} is not a number of milliseconds", "the default is 10000") from None
+    interval = whole(theirs, _REFRESH, 10_000, "a number of milliseconds")
     return interval / 1000 if interval > 0 else None
 
 
-def _early_release(ours: Mapping[str, Any], gate_keys: bool) -> bool:
-    wanted = boolean(ours, "keyorder.gate.early.release", False)
+def _early_release(value: Mapping[str, Any], gate_keys: bool) -> bool:
+    wanted: bool = value["keyorder.gate.early.release"]
     if wanted and not gate_keys:
         raise ConfigError(
             "keyorder.gate.early.release",
@@ -445,11 +368,8 @@ def _early_release(ours: Mapping[str, Any], gate_keys: bool) -> bool:
     return wanted
 
 
-def _strays(ours: Mapping[str, Any]) -> tuple[str, str]:
-    policy = str(ours.get("keyorder.strays", "deliver")).lower()
-    topic = str(ours.get("keyorder.strays.dead.letter.topic", ""))
-    if policy not in ("deliver", "fail", "dead-letter"):
-        raise ConfigError("keyorder.strays", f"{policy!r} is not a policy", "use deliver, fail or dead-letter")
+def _strays(value: Mapping[str, Any]) -> tuple[str, str]:
+    policy, topic = value["keyorder.strays"], value["keyorder.strays.dead.letter.topic"] or ""
     if policy == "dead-letter" and not topic:
         raise ConfigError(
             "keyorder.strays.dead.letter.topic", "keyorder.strays=dead-letter needs it", "name an existing topic"

@@ -19,7 +19,7 @@ import confluent_kafka
 from confluent_kafka import cimpl
 
 from ...partitioner.errors import ConfigError
-from ..config import boolean
+from ..settings import boolean
 
 OPTION = "keyorder.arrow.native"
 _VARIABLE = "KEYORDER_ARROW_NATIVE"

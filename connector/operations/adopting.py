@@ -26,11 +26,12 @@ from ...partitioner.records.control_records import timeline_key
 from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
 from .. import clock
 from ..acting_user import acting_user
-from ..config import JUST_MADE, milliseconds
+from ..config import JUST_MADE
 from ..control.control_reader import ControlReader
 from ..control.control_topics import timeline_slot
 from ..control.timeline_writer import TimelineWriter, UnknownResultError
 from ..metadata import identify
+from ..settings import milliseconds
 from .key_sample import sample_keys
 from .stray_scan import scan
 

@@ -17,7 +17,7 @@ from ...partitioner.layout import Layout
 from ...partitioner.modes import DELETE_ENABLE
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.lease import LeaseTerms
-from ..config import boolean
+from ..settings import boolean
 
 _USUAL_LEASE = LeaseTerms().lease
 

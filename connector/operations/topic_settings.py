@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...partitioner.errors import ConfigError
 from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
 from ..compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, blank_header, chosen_strategy
-from ..config import boolean, milliseconds
+from ..settings import boolean, milliseconds
 from ..topology.draining import DEFAULT_DELAY_MS, DELAY, ENABLE
 from .adopting import VIEW_AGE
 

@@ -30,13 +30,13 @@ from ...partitioner.errors import (
 from ...partitioner.modes import DELETE_ENABLE, Mode
 from ...partitioner.timeline import Timeline
 from .. import clock
-from ..config import boolean, milliseconds
 from ..control.timeline_edit import ChangeOpenError, edit
 from ..group_gates import GroupOffsets
 from ..kafka_errors import translate
 from ..log_offsets import LogOffsets
 from ..metadata import topic_config
 from ..refusals import ClusterAdmin
+from ..settings import boolean, milliseconds
 from .rehoming import Rehomer, RehomingPlan, RehomingTerms
 
 ENABLE = DELETE_ENABLE

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, chosen_strategy
-from ...connector.config import boolean, connection_of, producer_settings
+from ...connector.config import connection_of, producer_settings
+from ...connector.settings import boolean
 from ...partitioner.errors import ConfigError
 from ..client_options import check_client, client_config, refuse_misspelt
 

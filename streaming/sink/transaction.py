@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
 from ...connector.attempts import Attempts
-from ...connector.config import milliseconds
 from ...connector.crash import crash_point
 from ...connector.kafka_errors import translate
 from ...connector.producing.producer import OrderedProducer
+from ...connector.settings import milliseconds
 from .delivery import Delivery
 from .errors import ReplayMismatchError, SinkDeliveryError, StaleTaskError
 from .fingerprint import Fingerprint
