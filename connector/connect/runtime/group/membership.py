@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicP
 
 from ....admin_link import AdminLink
 from ....config import connection_of
+from ....consuming import ending
 
 _LOG = logging.getLogger("keyorder.connect.group")
 
@@ -100,7 +101,7 @@ class GroupMembership(Membership, threading.Thread):
                 self._consumer.poll(0.2)
             except KafkaException as error:
                 _LOG.warning("the group %s: %s", self._group, error)
-        self._consumer.close()
+        ending.close(self._consumer)
 
     def leave(self) -> None:
         self._leads = False
