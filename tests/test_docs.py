@@ -19,7 +19,7 @@ from keyorder.connector.settings import CONSUMER, PRODUCER
 from keyorder.partitioner.changes.change import transitions
 from keyorder.partitioner.gates.waits import Reason
 from keyorder.partitioner.writers.lease import Standing
-from support import api_errors, config_tables
+from support import api_errors, bench_table, config_tables
 from support.cluster import KafkaUnderTest
 from support.sequence_diagrams import DIAGRAMS, Diagram, Says, path, svg
 
@@ -50,6 +50,13 @@ def test_the_tables_of_our_options_are_those_of_the_code() -> None:
 
     assert config_tables.page(text) == text
     assert [name for name in OPTIONS if name not in CONFIGURATION] == []
+
+
+def test_the_figures_of_the_benchmarks_are_those_of_the_results() -> None:
+    """`make docs` writes them from the files that `make bench` has left."""
+    text = bench_table.PAGE.read_text()
+
+    assert bench_table.page(text) == text
 
 
 @pytest.mark.parametrize("setting", topic_settings.OUR_TOPIC_SETTINGS)
