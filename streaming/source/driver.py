@@ -27,6 +27,7 @@ class QueryDriver:
         self._cluster = QueryCluster(options)
         self._timelines: dict[str, Timeline] = {}
         self._log_starts: dict[Place, int] = {}
+        self._shown: dict[Place, int] = {}
         self._targets: dict[Place, int] | None = None
         self._last_batch = float("-inf")
         self._warned: set[str] = set()
@@ -110,9 +111,10 @@ class QueryDriver:
         return pack(ranges, options.task_records), self._cluster.topic_ids
 
     def commit(self, end: Mapping[Place, int]) -> None:
-        """The batch up to `end` is done: show it to the group, where one is named."""
-        if self._options.commit_group is not None and end:
+        """The batch up to `end` is done: show it to the group, where one is named and has not seen it."""
+        if self._options.commit_group is not None and end and end != self._shown:
             self._cluster.commit(self._options.commit_group, end, self._timelines)
+            self._shown = dict(end)
 
     def close(self) -> None:
         """Release the clients."""

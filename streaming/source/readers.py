@@ -65,6 +65,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends. Raises OrderError types rather than plan on what it cannot know."""
         begins = from_dict(start)
         found = self._planning().latest(begins, not isinstance(limit, ReadAllAvailable))
+        if begins != self._initial:
+            # Spark asks for an end when all batches before it are done. It says so itself only when it has planned the next one.
+            self._planning().commit(begins)
         if not found and begins:
             # All topics are gone: an empty end would make the query forget where it was.
             return start
