@@ -23,7 +23,7 @@ class SaveModeError(UsageError, ValueError):
     """Overwriting is asked for, which a log cannot do."""
 
     def __str__(self) -> str:
-        return "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
+        return 'Save mode Overwrite not allowed for Kafka: a log is never overwritten. Write with .mode("append").'
 
 
 @dataclass

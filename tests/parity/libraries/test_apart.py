@@ -59,8 +59,8 @@ def datadog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def kombu(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kombu is, Celery's library of queues."""
-    return installed(tmp_path_factory.mktemp("kombu"), "kombu==5.7.0")
+    """Where Celery is, and kombu, its library of queues."""
+    return installed(tmp_path_factory.mktemp("kombu"), "kombu==5.7.0", "celery==5.7.0")
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,17 @@ def test_a_queue_of_kombu(kombu: Path, kafka: KafkaUnderTest, topic_name: str, k
     """It makes a topic and writes to it at once, and acknowledges by commit()."""
     found = answer("kombu_queue.py", kombu, kafka.bootstrap_servers, topic_name, kind)
     assert found == {"read": [0, 1, 2, 3, 4, 5], "left": 0}
+
+
+@pytest.mark.parametrize("kind", ["stock", "ordered"])
+def test_workers_of_celery(kombu: Path, kafka: KafkaUnderTest, topic_name: str, kind: str) -> None:
+    """Each task runs once; the second worker, after a growth with ours, goes on where the first one ended."""
+    where = (kombu, kafka.bootstrap_servers, topic_name, kind)
+    ran = [answer("celery_worker.py", *where, "0", "6")]
+    if kind == "ordered":
+        TopicAdmin(kafka.client_config()).expand(topic_name, 3)
+    ran.append(answer("celery_worker.py", *where, "6", "10"))
+    assert [sorted(numbers) for numbers in ran] == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]]
 
 
 @pytest.mark.parametrize("kind", ["stock", "ordered"])
