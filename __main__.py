@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+TYPE_CHECKING = False  # see __init__.py: nothing is imported before Ctrl-C is caught
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def run() -> NoReturn:

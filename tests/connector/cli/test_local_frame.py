@@ -87,6 +87,16 @@ def test_local_status_loads_no_more_than_the_errors_need() -> None:
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
+def test_nothing_loads_before_ctrl_c_is_caught() -> None:
+    """What the console script imports brings no module but itself, so that no interrupt finds a half-loaded one."""
+    program = (
+        "import sys, __future__; early = set(sys.modules); from keyorder.__main__ import run;"
+        "print(sorted(set(sys.modules) - early))"
+    )
+    done = subprocess.run([sys.executable, "-Ic", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['keyorder', 'keyorder.__main__']"
+
+
 @pytest.mark.parametrize(
     ("words", "json_wanted"),
     [
