@@ -14,7 +14,7 @@ from support.wheel import build_wheel, earlier_wheel
 from support.workload import Workload, assert_in_order
 
 # What stands in for a release before 0.2.0: none was made. It writes the control records of version 0.1.0.
-EARLIER = "79ce7a3fefb16cddd3f117864b4eaa1ee8b4a219"
+EARLIER = "f5429eda43103ef824287d993c00f0c43d68422b"
 Environment = dict[str, str]
 
 
