@@ -23,7 +23,7 @@ _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red", Statu
     type=click.IntRange(min=0),
     default=1000,
     show_default=True,
-    help="How many of each partition's newest records are looked at for strays.",
+    help="How many of each partition's newest records are searched for misplaced records.",
 )
 @output_option
 @connection_options(timeout=10)

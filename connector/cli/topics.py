@@ -279,12 +279,12 @@ def alter(connection: Connection, topic: str, config: Sequence[str], dry_run: bo
     type=click.IntRange(min=0),
     default=200,
     show_default=True,
-    help="How many of each partition's newest records are looked at for strays and foreign writers; 0: none.",
+    help="How many of each partition's newest records are searched for misplaced records and stock producers; 0: none.",
 )
 @output_option
 @connection_options(timeout=30)
 def describe(connection: Connection, topic: str, groups: Sequence[str], records: int, output: str) -> None:
-    """Show a topic's layout, epochs and cuts, an open change, who writes, strays, and the gates of its groups."""
+    """Show a topic's layout, epochs and cuts, an open change, who writes, misplaced records, and the gates of its groups."""
     connection.reach()
     with TopicAdmin(connection.config) as admin:
         description = admin.describe(topic, groups or None, records)

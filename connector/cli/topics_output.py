@@ -23,12 +23,12 @@ from .output import echo_wrapped, emit_table
 _STEPS = {
     "started": "no other controller can change this topic now",
     "clearing": "giving up an attempt that another controller left open",
-    "roll call": "asking every writer to show that it lives",
+    "roll call": "asking every writer to renew its lease",
     "preparing": "asking the writers to hold the keys that move",
     "collecting": "waiting until every writer holds them",
     "cutting": "reading where each partition ends",
     "committing": "committing the new layout",
-    "aborting": "giving this attempt up, the held records go on",
+    "aborting": "giving this attempt up, held records go to the old partitions",
     "done": "done",
     "failed": "given up, the layout is as it was",
 }
@@ -236,18 +236,18 @@ def show_description(found: TopicDescription) -> None:
 
 
 def show_strays(found: TopicDescription) -> None:
-    """Strays and foreign writers for people; nothing where nobody looked."""
+    """Misplaced records and stock producers for people; nothing where nobody looked."""
     if found.strays_problem:
-        click.echo(f"Strays: not known, {found.strays_problem}")
+        click.echo(f"Misplaced records: unknown, {found.strays_problem}")
     if found.strays is None:
         return
     looked = sum(each.records for each in found.strays)
     bad = [each for each in found.strays if each.strays or each.foreign]
     if not bad:
-        click.echo(f"Strays, foreign writers: none among the newest {looked} records")
+        click.echo(f"Misplaced records, records of stock producers: none among the newest {looked}")
     else:
         rows = [(s.partition, s.records, s.strays, s.last, s.foreign, s.last_foreign) for s in bad]
-        emit_table(("partition", "looked at", "strays", "last at", "without hint (foreign writer)", "last at"), rows)
+        emit_table(("partition", "looked at", "misplaced", "last at", "of stock producers", "last at"), rows)
 
 
 def show_gates(groups: Sequence[GroupDescription]) -> None:

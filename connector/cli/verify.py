@@ -106,16 +106,16 @@ def verify(connection: Connection, topic: str, history: tuple[Path, ...], output
     if output == "json":
         emit_json(document)
     else:
-        columns = ("partition", "records", "keyed", "of moved keys", "move tombstones", "strays")
+        columns = ("partition", "records", "keyed", "of moved keys", "move tombstones", "misplaced")
         emit_table(columns, [tuple(asdict(found).values()) for found in check.partitions])
         for example in check.examples:
-            click.echo(f"stray at {example}")
-        click.echo("every keyed record lies where its key lived" if not strays else f"{strays} strays")
+            click.echo(f"misplaced record at {example}")
+        click.echo("every keyed record lies where its key lived" if not strays else f"{strays} misplaced records")
         if verdict is not None:
             click.echo(verdict.summary())
     if not valid:
         judged = "" if verdict is None else f", the history is {'valid' if verdict.valid else 'invalid'}"
-        raise TopicInvalidError(f"topic {topic} is not in order: {strays} strays{judged}")
+        raise TopicInvalidError(f"topic {topic} is not in order: {strays} misplaced records{judged}")
 
 
 def _scan(connection: Connection, topic: str, partitions: int, check: LogCheck) -> Mapping[int, int]:

@@ -170,23 +170,23 @@ def _strays(
     looked = sum(each.records for each in counted)
     bad = [each for each in counted if each.strays]
     if not bad:
-        yield Finding("strays", topic, Status.OK, f"none among the newest {looked} records")
+        yield Finding("misplaced records", topic, Status.OK, f"none among the newest {looked} records")
     for each in counted:
         if each.foreign:
             right = stock_right(timeline.layout, physical)
             yield Finding(
-                "foreign writers", f"{topic}[{each.partition}]", Status.OK if right else Status.WARN,
-                f"{each.foreign} of its newest {each.records} records are of moved keys and without the header that an "
-                f"OrderedProducer gives them, the last at offset {each.last_foreign}",
+                "records of stock producers", f"{topic}[{each.partition}]", Status.OK if right else Status.WARN,
+                f"{each.foreign} of its newest {each.records} records have moved keys and lack the header that an "
+                f"OrderedProducer adds, the last at offset {each.last_foreign}",
                 "a stock producer writes here: stop it before the next change"
                 if right
-                else "a stock producer writes here: make it an OrderedProducer, or its next record may be a stray",
+                else "a stock producer writes here: make it an OrderedProducer, or its next record may be misplaced",
             )  # fmt: skip
     for each in bad:
         yield Finding(
-            "strays", f"{topic}[{each.partition}]", Status.WARN,
-            f"{each.strays} of its newest {each.records} records were written against the layout, the last at offset {each.last}",
-            "a stock producer, or one that was late, writes here: make it an OrderedProducer, or see keyorder.strays",
+            "misplaced records", f"{topic}[{each.partition}]", Status.WARN,
+            f"{each.strays} of its newest {each.records} records are not where their keys live, the last at offset {each.last}",
+            "a stock producer, or one whose lease ran out, writes here: make it an OrderedProducer, or see keyorder.strays",
         )  # fmt: skip
     if bad and len(timeline.epochs) == 1 and timeline.folded is None:
         # Before the first change a stock producer of the topic's hash is right, so these are of another one.

@@ -117,7 +117,7 @@ def _late(writer: WriterProgress, now_ms: int, deadline_ms: int | None) -> str:
     said = [] if heard is None else [f"last heard of {max(0, now_ms - heard) / 1000:.0f} s ago"]
     until = deadline_ms if writer.answer is Answer.HOLDING else None if heard is None else heard + writer.lease_ms
     if until is not None:
-        said.append(f"waited for {max(0, until - now_ms) / 1000:.0f} s more at most")
+        said.append(f"at most {max(0, until - now_ms) / 1000:.0f} s more")
     return f"{writer.writer} ({', '.join(said)})" if said else writer.writer
 
 
@@ -133,11 +133,11 @@ def next_step(topic: str, change: OpenChange | None, late: Sequence[str], stalle
     names = ", ".join(late)
     if change.phase is ChangePhase.PLAN:
         if late:
-            return f"it waits for a sign of life from {names}; a writer whose lease runs out is excluded"
-        return "every writer is there: they will be asked to hold the keys that move"
+            return f"waiting for a lease renewal of {names}; a writer whose lease runs out is expelled"
+        return "every writer has renewed its lease: next, they are asked to hold the keys that move"
     if late:
-        return f"it waits for READY from {names}; at the deadline this attempt is given up and the next one begins"
-    return "every writer is ready: the cuts are read and the new layout is committed"
+        return f"waiting for READY from {names}; at the deadline this attempt is given up and the next one begins"
+    return "every writer is READY: next, the cuts are read and the new layout is committed"
 
 
 def drain_status(

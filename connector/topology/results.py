@@ -80,7 +80,7 @@ class StepLog:
             if wait.ready:
                 self._say(f"waiting for READY from writer {wait.writer}, asked {now - wait.since:.0f} s ago: {left}")
             else:
-                self._say(f"waiting for writer {wait.writer}, silent since its last sign of life: {left}, its lease")
+                self._say(f"waiting for writer {wait.writer} to renew its lease, or for the lease to run out: {left}")
 
     @property
     def waited_for(self) -> tuple[WaitedFor, ...]:

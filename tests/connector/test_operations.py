@@ -193,13 +193,13 @@ def test_a_plan_waits_for_signs_of_life_and_a_prepare_for_ready() -> None:
         ("a", Answer.PRESENT), ("b", Answer.SILENT), ("c", Answer.LEASE_OVER),
     ]  # fmt: skip
     assert (found.late, found.deadline_at_ms, found.stalled) == (("b", "c"), None, None)
-    assert "sign of life from b (last heard of 2 s ago, waited for 43 s more at most), c (last heard" in found.next_step
+    assert "a lease renewal of b (last heard of 2 s ago, at most 43 s more), c (last heard" in found.next_step
 
     prepared = planned.prepared(deadline_ms=5_000)
     found = change_status(prepared, state({"a": 100_500, "b": 100_500}, ready=("a",)), (), now_ms=101_000)
     assert [w.answer for w in found.writers] == [Answer.READY, Answer.HOLDING]
     assert (found.late, found.deadline_at_ms, found.stalled) == (("b",), 105_000, False)
-    assert "READY from b (last heard of 0 s ago, waited for 4 s more at most)" in found.next_step
+    assert "READY from b (last heard of 0 s ago, at most 4 s more)" in found.next_step
     left = change_status(prepared, state({}), (), now_ms=130_000)
     assert left.stalled
     assert "keyorder change abort" in left.next_step

@@ -176,7 +176,7 @@ def test_records_that_may_not_be_read_are_not_well(guarded: KafkaUnderTest, topi
     assert found.strays is None
     assert "TOPIC_AUTHORIZATION_FAILED" in found.strays_problem
     findings = list(check_topic(stage.app, guarded.admin("app"), TopicAdmin(stage.app).timeline(topic_name), 10, 10.0))
-    assert [f.status for f in findings if f.check == "strays"] == []
+    assert [f.status for f in findings if f.check == "misplaced records"] == []
     assert any(f.status is Status.UNKNOWN and "read" in f.text for f in findings), findings
 
 

@@ -110,9 +110,9 @@ def test_a_topic_is_adopted_under_the_hash_that_its_records_show(
     assert f"{topic_name}: adopted with hash {hash_name} (407 keyed records" in caplog.text
     assert adopted.settings == {}
     judged = keyorder("verify", "--topic", topic_name, output="table").out
-    assert {line.split("key ")[1].split(" ")[0] for line in judged.splitlines() if line.startswith("stray at")} == {
-        "b''"
-    }
+    assert {
+        line.split("key ")[1].split(" ")[0] for line in judged.splitlines() if line.startswith("misplaced record at")
+    } == {"b''"}
     other = "fnv1a" if hash_name != "fnv1a" else "crc32"
     with pytest.raises(LayoutError, match=f"with hash {hash_name}, {other} was asked for"):
         admin.adopt(topic_name, hash=other)
@@ -356,7 +356,7 @@ def test_all_who_count_misplaced_records_agree_before_the_first_change(
     assert f"\n{expected} strays\n" in judged.out
     findings = keyorder("doctor", "--topic", topic_name, "--records", 1_000).document["findings"]
     told = {(f["check"], f["about"], f["status"]): f for f in findings if f["about"].startswith(topic_name)}
-    counted = [int(f["text"].split(" ")[0]) for (check, _, _), f in told.items() if check == "strays"]
+    counted = [int(f["text"].split(" ")[0]) for (check, _, _), f in told.items() if check == "misplaced records"]
     assert sum(counted) == expected
     assert "murmur2" in told["adoption", topic_name, "warn"]["text"]
     assert "crc32 may write it: at 4 partitions" in told["stock producers", topic_name, "ok"]["text"]

@@ -134,7 +134,7 @@ def _status(window: Browser, config: dict[str, Any]) -> None:
     ):
         for name, size, dark in (("status", (1000, 700), False), ("status-phone", (390, 844), True)):
             window.show(url, size, dark)
-            window.wait("return document.querySelector('main').innerText.includes('waits for READY')")
+            window.wait("return document.querySelector('main').innerText.includes('waiting for READY')")
             window.picture(IMAGES / f"{name}.png", whole=True)
 
 

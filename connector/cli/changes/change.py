@@ -54,7 +54,8 @@ def status(connection: Connection, topic: str | None, output: str) -> None:
 @output_option
 @connection_options(timeout=60)
 def abort(connection: Connection, topic: str, dry_run: bool, output: str) -> None:
-    """Give a topic's open change up: whoever works on it is fenced, held records go on to their old homes.
+    """Give a topic's open change up: whoever works on it is fenced, held records
+    go to the old partitions.
 
     The layout stays as it was. With nothing to abort nothing is done, and the exit code is 0.
     """

@@ -107,7 +107,7 @@ def _group(found: GroupForecast) -> dict[str, Any]:
 
 def _hold_text(hold: HoldForecast) -> str:
     if hold.seconds is None:
-        known = "not known: no earlier change of this topic tells"
+        known = "unknown before the first change of this topic"
     else:
         known = f"{hold.seconds:.3f} s, the longest of the earlier changes to epochs {', '.join(map(str, hold.epochs))}"
     pace = "" if hold.moving_per_s is None else f"; {hold.moving_per_s:.0f} of their records come in per second"

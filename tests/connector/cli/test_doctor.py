@@ -50,7 +50,7 @@ def test_all_is_well_and_then_it_is_not(kafka: KafkaUnderTest, topic_name: str, 
     ill = keyorder("doctor", "--topic", topic_name)
 
     assert ill.code == 1
-    (stray,) = of(ill.document, "strays")
+    (stray,) = of(ill.document, "misplaced records")
     assert (stray["about"], stray["status"]) == (f"{topic_name}[{(origin + 1) % 2}]", "warn")
     assert stray["text"].startswith("1 of its newest 1 records")
     assert "topics expand" in of(ill.document, "layout")[0]["fix"]
@@ -77,7 +77,7 @@ def test_describe_shows_strays_and_foreign_writers(kafka: KafkaUnderTest, topic_
     home = admin.describe(topic_name).layout.home(key)
     describe = ("topics", "describe", "--topic", topic_name)
     well = keyorder(*describe, output="table")
-    assert "Strays, foreign writers: none among the newest 2 records" in well.out
+    assert "Misplaced records, records of stock producers: none among the newest 2" in well.out
     stock = Producer(kafka.client_config())
     for partition in (origin, home, home):
         stock.produce(topic_name, b"foreign", key, partition=partition)
@@ -91,12 +91,12 @@ def test_describe_shows_strays_and_foreign_writers(kafka: KafkaUnderTest, topic_
         origin: {"partition": origin, **clean, "records": 2, "strays": 1, "last": 1},
         home: {"partition": home, **clean, "records": 3, "foreign": 2, "last_foreign": 2},
     }
-    assert "without hint (foreign writer)" in keyorder(*describe, output="table").out
+    assert "of stock producers" in keyorder(*describe, output="table").out
     assert keyorder(*describe, "--records", "0").document["strays"] is None
     assert [each["last"] for each in keyorder(*describe, "--records", "1").document["strays"] if each["strays"]] == [1]
     doctor = keyorder("doctor", "--topic", topic_name)
-    assert of(doctor.document, "foreign writers")[0]["about"] == f"{topic_name}[{home}]"
-    assert of(doctor.document, "strays")[0]["about"] == f"{topic_name}[{origin}]"
+    assert of(doctor.document, "records of stock producers")[0]["about"] == f"{topic_name}[{home}]"
+    assert of(doctor.document, "misplaced records")[0]["about"] == f"{topic_name}[{origin}]"
 
 
 def commit(kafka: KafkaUnderTest, group: str, *places: TopicPartition) -> None:

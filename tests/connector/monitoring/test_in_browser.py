@@ -57,7 +57,7 @@ def test_the_status_page_follows_a_change(kafka: KafkaUnderTest, topic_name: str
     with status_page(kafka.bootstrap_servers, "--interval", "0.2", "--topic", topic_name) as url:
         window.show(url)
         with change_under_way(config, topic_name):
-            window.wait(waits, f"waits for READY from silent of {topic_name}")
+            window.wait(waits, f"waiting for READY from silent of {topic_name}")
             assert "6 not in use" in window.text("main")
             assert f"billing of {topic_name}\t440\t2" in window.text("main")
             for size, dark in LOOKS:
