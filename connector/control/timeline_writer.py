@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ...partitioner.errors import ControllerFencedError, KeyorderError
+from ...partitioner.errors import BrokerUnreachableError, ControllerFencedError, KeyorderError
 from ...partitioner.records.control_records import (
     CONTROL_TOPIC,
     encode_timeline,
@@ -28,6 +28,7 @@ from ..config import connection_of
 from ..crash import crash_point
 from ..kafka_errors import meant, translate
 from ..metadata import prefetch_metadata
+from ..refusals import refusal
 from .control_topics import timeline_slot
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -68,6 +69,7 @@ class TimelineWriter:
     def __init__(self, config: Mapping[str, Any], topic: str, timeout: float = 15.0) -> None:
         self.topic, self._timeout = topic, timeout
         self._bootstrap = str(config.get("bootstrap.servers"))
+        self._config = config
         self._producer = Producer(
             {
                 **connection_of(config),
@@ -87,9 +89,12 @@ class TimelineWriter:
         try:
             self._producer.init_transactions(self._timeout)
         except KafkaException as raised:
-            raise translate(
+            error = translate(
                 raised.args[0], "use", f"transactional id keyorder-controller-{self.topic}", self._bootstrap
-            ) from raised
+            )
+            if isinstance(error, BrokerUnreachableError):
+                error = refusal(self._config) or error  # a certificate may have run out since the cluster was asked
+            raise error from raised
 
     def write(self, timeline: Timeline, step: str = "timeline", data: Iterable[DataRecord] = ()) -> None:
         """Commit this timeline, and `data` with it. When it returns all is decided, but not necessarily visible yet.

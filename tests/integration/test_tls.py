@@ -14,6 +14,7 @@ from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.aio import AIOConsumer, AIOProducer
 from keyorder.connector.connect.rest.process import WorkerProcess
 from keyorder.connector.connect.runtime.launch import Parts, distributed
+from keyorder.connector.control.timeline_writer import TimelineWriter
 from keyorder.connector.doctor.examine import examine
 from keyorder.connector.refusals import refusal
 from keyorder.errors import TlsError
@@ -222,6 +223,13 @@ def test_a_refusal_names_the_setting_and_the_fix(tls: TlsKafka, topic_name: str,
     with pytest.raises(KafkaException):  # who catches the library's own errors meets it, too
         raise refused.value
     assert topic_name not in AdminClient(tls.plain()).list_topics(timeout=60).topics
+
+
+def test_a_controller_that_is_refused_when_it_begins(tls: TlsKafka, topic_name: str) -> None:
+    """Its own client is another one than that which asked the cluster before: a certificate may run out in between."""
+    with pytest.raises(TlsError) as refused:
+        TimelineWriter(REFUSED["another CA"][0](tls), topic_name, timeout=1.0).start()
+    assert refused.value.setting == "ssl.ca.location"
 
 
 def test_parts_that_are_refused(
