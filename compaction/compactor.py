@@ -17,6 +17,7 @@ from typing import Any
 
 from ..connector import clock
 from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, Finding, check_compaction
+from ..connector.control.rights import require_write
 from ..connector.crash import crash_point
 from ..connector.metadata import topic_config
 from ..connector.refusals import ClusterAdmin
@@ -128,6 +129,8 @@ class TopicCompactor:
         if self._table.strategy.kind is StrategyKind.OFFSET:
             return report
         report.findings = tuple(self._guard())
+        if self._appender is None:
+            require_write(self._admin, self._bootstrap, self.topic)
         self._appender = self._appender or Appender(self._config, self.topic, self._table.topic_id)
         self._table.read_to(self._table.ends(), lambda done, total: self._progress("reading", done, total))
         crash_point("compactor-read")

@@ -16,12 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from ...partitioner.errors import PeerError, UsageError
 from .. import clock
 from ..admin import TopicAdmin
-from ..kafka_errors import translate
+from ..kafka_errors import ends_partition
 from ..local.cluster import LocalCluster
 from ..log_offsets import LogOffsets
 from ..producing.producer import OrderedProducer
@@ -182,10 +182,8 @@ class LocalConnect:
                     error = message.error()
                     if error is None:
                         found.append((message.key(), message.value()))
-                    elif error.code() == KafkaError._PARTITION_EOF:
+                    elif ends_partition(error, f"topic {topic}"):
                         left.discard(message.partition())
-                    else:
-                        raise translate(error, "read", f"topic {topic}")
         finally:
             reader.close()
         return found

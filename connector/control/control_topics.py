@@ -16,6 +16,7 @@ from ..kafka_errors import translate
 from ..metadata import cluster_metadata, patiently, topic_config, wait_for_partitions
 
 PARTITIONS = 8
+_BOTH = {CONTROL_TOPIC, WRITERS_TOPIC}
 _DEFAULT_MESSAGE_BYTES = 1_048_588  # Kafka's own default of max.message.bytes
 _UNAUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 Slot = tuple[str, int]
@@ -38,9 +39,13 @@ def all_writer_slots() -> list[Slot]:
 
 def existing(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> bool:
     """Whether both control topics are there. Raises BrokerUnreachableError, ConfigError for foreign ones."""
+    return not _not_seen(admin, bootstrap_servers, timeout)
+
+
+def _not_seen(admin: AdminClient, bootstrap_servers: str, timeout: float) -> list[str]:
+    """Control topics that the cluster does not show. Raises as `existing`."""
     topics = cluster_metadata(admin, bootstrap_servers, timeout).topics
-    found = [name for name in (CONTROL_TOPIC, WRITERS_TOPIC) if name in topics]
-    for name in found:
+    for name in _BOTH & topics.keys():
         count = len(topics[name].partitions)
         if count != PARTITIONS:
             raise ConfigError(
@@ -48,7 +53,7 @@ def existing(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) 
                 f"it has {count} partitions, keyorder's has {PARTITIONS}",
                 "another program made it: remove it, or give keyorder a cluster where that name is free",
             )
-    return len(found) == 2
+    return sorted(_BOTH - topics.keys())
 
 
 def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) -> None:
@@ -56,7 +61,7 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
 
     Raises NotAuthorizedError, BrokerUnreachableError, ConfigError (a control topic that may lose records).
     """
-    if not existing(admin, bootstrap_servers, timeout):
+    if missing := _not_seen(admin, bootstrap_servers, timeout):
         replicas = min(3, len(cluster_metadata(admin, bootstrap_servers, timeout).brokers))
         settings = {
             "cleanup.policy": "compact",
@@ -69,7 +74,7 @@ def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) ->
             "segment.ms": "600000",
             "min.cleanable.dirty.ratio": "0.2",
         }
-        wanted = [NewTopic(name, PARTITIONS, replicas, config=settings) for name in (CONTROL_TOPIC, WRITERS_TOPIC)]
+        wanted = [NewTopic(name, PARTITIONS, replicas, config=settings) for name in missing]
         for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():
             try:
                 future.result(timeout)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]  # not re-exported
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
+    AclOperation,
+    AdminClient,
+    TopicDescription,
+)
 
 from ...partitioner.errors import KafkaOperationError, NotAuthorizedError, TopicNotFoundError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
@@ -34,12 +38,26 @@ def require_controller(
         needed = _CONTROL.get(name, ())
         if name == topic and len(found.partitions) < count:
             needed = (AclOperation.ALTER,)
-        # None of them: a broker that does not say.
-        allowed = set(found.authorized_operations or needed)
-        missing = [operation.name.lower() for operation in needed if operation not in allowed]
-        if missing:
-            what = f"topic {name}" if name == topic else f"control topic {name}"
-            raise NotAuthorizedError(" and ".join(missing), what, "no ACL allows it")
+        _require(found, needed, f"topic {name}" if name == topic else f"control topic {name}")
+
+
+def require_write(
+    admin: AdminClient, bootstrap_servers: str, topic: str, timeout: float = 20.0, read: bool = False
+) -> None:
+    """Stop unless this user may write the topic, and `read` it: a transaction that may not write shows it only as a purge.
+
+    Raises NotAuthorizedError, BrokerUnreachableError, TopicNotFoundError.
+    """
+    found = described(admin, topic, bootstrap_servers, timeout, operations=True)
+    _require(found, (AclOperation.READ, AclOperation.WRITE) if read else (AclOperation.WRITE,), f"topic {topic}")
+
+
+def _require(found: TopicDescription, needed: Sequence[AclOperation], what: str) -> None:
+    # None of them: a broker that does not say.
+    allowed = set(found.authorized_operations or needed)
+    missing = [operation.name.lower() for operation in needed if operation not in allowed]
+    if missing:
+        raise NotAuthorizedError(" and ".join(missing), what, "no ACL allows it")
 
 
 def require_new(admin: AdminClient, bootstrap_servers: str, topic: str, timeout: float = 10.0) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...partitioner.errors import OrderError, TopicNotFoundError, UnmanagedTopicError
 from .. import clock
+from ..control.rights import require_new
 from ..group_gates import GroupOffsets
 from ..metadata import cluster_metadata
 from ..refusals import ClusterAdmin
@@ -43,6 +44,7 @@ class Overview:
         physical = cluster_metadata(self._admin, self._servers).topics
         for topic in topics:
             if topic not in physical:
+                require_new(self._admin, self._servers, topic)
                 raise TopicNotFoundError(topic)
             if topic in self.unreadable:
                 raise self.unreadable[topic]

@@ -17,6 +17,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from ...connector import clock
 from ...connector.config import connection_of
 from ...connector.control.control_topics import Slot
+from ...connector.control.rights import require_write
 from ...connector.kafka_errors import ends_partition, translate, translated
 from ...connector.log_offsets import LogOffsets
 from ...connector.messages import offset_of
@@ -77,6 +78,7 @@ def ensure_marker_topic(config: Mapping[str, Any], timeout: float = 20.0) -> Non
     with translated("list", "topics", servers):
         metadata = admin.list_topics(timeout=timeout)
     if MARKER_TOPIC in metadata.topics:
+        require_write(admin, servers, MARKER_TOPIC, timeout, read=True)
         return
     replicas = min(3, len(metadata.brokers))
     settings = {"cleanup.policy": "compact", "min.insync.replicas": "2" if replicas >= 3 else "1"}

@@ -17,8 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 )
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+#: tests/integration/test_rights.py proves these,
+CLIENTS = ("consumer", "producer", "transactional producer", "creator", "controller")
+#: and test_rights_of_parts.py these.
+PARTS = ("spark source", "spark sink", "exactly-once spark sink", "connect worker", "compactor", "status", "doctor")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
-_ROW = re.compile(r"^\| ([a-z ]+) \| (topic|group|cluster|transactional id) \| `([^`]+)` \| (\w+) \| .* \|$", re.M)
+_ROW = re.compile(r"^\| ([a-z -]+) \| (topic|group|cluster|transactional id) \| `([^`]+)` \| (\w+) \| .* \|$", re.M)
 _TYPES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -28,7 +32,7 @@ _TYPES = {
 
 
 class Right(NamedTuple):
-    """One cell of the table. name: as written, with TOPIC, GROUP and TRANSACTIONAL_ID."""
+    """One row of the table. name: as written, with TOPIC, GROUP and so on; PREFIX* stands for all that begin with it."""
 
     role: str
     resource: str
@@ -63,7 +67,15 @@ def grant_exactly(admin: AdminClient, user: str, granted: list[Right], names: di
         for r in granted
     }
     bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        AclBinding(
+            kind,
+            name.removesuffix("*"),
+            ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
         for kind, name, operation in wanted
     ]
     if bindings:
@@ -71,7 +83,11 @@ def grant_exactly(admin: AdminClient, user: str, granted: list[Right], names: di
             created.result(120)
 
     def known() -> set[tuple[ResourceType, str, AclOperation]]:
-        return {(a.restype, a.name, a.operation) for a in admin.describe_acls(mine).result(120)}
+        found = admin.describe_acls(mine).result(120)
+        prefixed = ResourcePatternType.PREFIXED
+        return {
+            (a.restype, f"{a.name}*" if a.resource_pattern_type == prefixed else a.name, a.operation) for a in found
+        }
 
     Retrying(stop=stop_after_delay(20), wait=wait_fixed(0.02), retry=retry_if_result(lambda found: found != wanted))(
         known

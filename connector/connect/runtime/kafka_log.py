@@ -17,7 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 from ....partitioner.errors import BrokerUnreachableError, ConfigError, CorruptRecordError
 from ... import clock
 from ...config import connection_of
-from ...kafka_errors import translate, translated
+from ...control.rights import require_write
+from ...kafka_errors import ends_partition, translate, translated
 from ...log_offsets import LogOffsets
 from ...messages import offset_of, place_of
 from ...metadata import cluster_metadata, patiently, topic_config, wait_for_partitions
@@ -101,13 +102,9 @@ class KafkaLog:
         for message in [first, *consumer.consume(500, 0)]:
             error = message.error()
             if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
+                if ends_partition(error, f"topic {self.topic}", self._servers):
                     self._next[place_of(message)] = max(self._next[place_of(message)], offset_of(message))
-                    continue
-                failure = translate(error, "read", f"topic {self.topic}", self._servers)
-                if failure.retriable:
-                    continue
-                raise failure
+                continue
             self._next[place_of(message)] = offset_of(message) + 1
             key, value = message.key(), message.value()
             if key is not None:
@@ -193,6 +190,7 @@ def ensure_compacted(config: Mapping[str, Any], servers: str, topic: str, partit
     found = patiently(lambda: topic_config(admin, topic, servers)["cleanup.policy"], _TIMEOUT)
     if found != "compact":
         raise ConfigError(f"cleanup.policy of {topic}", f"{found!r} deletes what the workers need", "set it to compact")
+    require_write(admin, servers, topic, _TIMEOUT, read=True)  # a leader that may not write learns only of purges
 
 
 def make_topic(

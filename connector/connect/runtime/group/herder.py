@@ -150,6 +150,7 @@ class Herder(threading.Thread):
             opened.callback(self.membership.leave)
 
     def _turn(self) -> None:
+        self.membership.check()
         self.configs.poll()
         self.statuses.poll()
         while self.state.levels:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaException, Producer
 
-from .....partitioner.errors import PeerError
+from .....partitioner.errors import NotAuthorizedError, PeerError
 from .... import clock
 from ...api.errors import RebalanceInProgressError
 from ..clients import transactional_id, worker_connection
@@ -55,13 +55,15 @@ class Leader:
             self.lead()
 
     def take_over(self) -> None:
-        """Fence whoever led before, and say who leads now."""
+        """Fence whoever led before, and say who leads now. Raises NotAuthorizedError: another worker may have the right."""
         try:
             self._configs.lead()
             self.leading = True
             assignment = self._state.assignment
             self._assign(dict(assignment.slots))
             _LOG.info("worker %s leads from epoch %d on", self._worker_id, self._state.assignment.epoch)
+        except NotAuthorizedError:
+            raise
         except PeerError as error:
             self.step_down(error)
 

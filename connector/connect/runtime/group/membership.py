@@ -14,9 +14,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
 
+from .....partitioner.errors import NotAuthorizedError
 from ....admin_link import AdminLink
 from ....config import connection_of
 from ....consuming import ending
+from ....kafka_errors import translate
 
 _LOG = logging.getLogger("keyorder.connect.group")
 
@@ -34,6 +36,9 @@ class Membership(ABC):
     @abstractmethod
     def members(self) -> set[str] | None:
         """Who is in the group; None while that cannot be said."""
+
+    def check(self) -> None:  # noqa: B027
+        """Raise what keeps this worker out of its group for good."""
 
     def leave(self) -> None:  # noqa: B027
         """Leave the group."""
@@ -76,6 +81,7 @@ class GroupMembership(Membership, threading.Thread):
         )
         self._cluster = AdminLink(own)
         self._leads = False
+        self._refused: NotAuthorizedError | None = None
         self._ending = threading.Event()
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
         self.start()
@@ -98,10 +104,20 @@ class GroupMembership(Membership, threading.Thread):
         """The thread: poll, so that the membership lives."""
         while not self._ending.is_set():
             try:
-                self._consumer.poll(0.2)
+                message = self._consumer.poll(0.2)
             except KafkaException as error:
                 _LOG.warning("the group %s: %s", self._group, error)
+                continue
+            said = None if message is None else message.error()
+            if said is not None:
+                typed = translate(said, "join", f"group {self._group}")
+                if isinstance(typed, NotAuthorizedError):
+                    self._refused = typed
         ending.close(self._consumer)
+
+    def check(self) -> None:
+        if self._refused is not None:
+            raise self._refused
 
     def leave(self) -> None:
         self._leads = False

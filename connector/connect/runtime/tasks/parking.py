@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from .... import clock
 from ....config import connection_of
-from ....kafka_errors import translate
+from ....kafka_errors import ends_partition
 from ....log_offsets import LogOffsets
 from ....messages import offset_of, place_of
 from ...api.errors import BadRequestError, NotFoundError
@@ -211,10 +211,9 @@ class ParkedRecords:
                 for message in consumer.consume(500, 0.2):
                     error = message.error()
                     if error is not None:
-                        if error.code() == KafkaError._PARTITION_EOF:
+                        if ends_partition(error, f"topic {self._topic}", self._servers):
                             position = max(position, offset_of(message))
-                            continue
-                        raise translate(error, "read", f"topic {self._topic}", self._servers)
+                        continue
                     position = offset_of(message) + 1
                     facts = facts_of(message)
                     place = (facts.get("partition"), facts.get("offset"))
