@@ -206,6 +206,7 @@ class HardConsumer:
         self._last_offsets: dict[int, int] = {}
         self._left: dict[int, int] = {}  # partition -> what is to be committed still
         self._forgotten: list[Any] = []
+        self._in_hand: list[Row] = []  # returned, and not noted yet
         self.open()
 
     # The client.
@@ -291,7 +292,8 @@ class HardConsumer:
             self.close()
 
     def _close_now(self) -> None:
-        """In a signal handler."""
+        """In a signal handler. As with the stock client, what was returned counts as done with when it is closed."""
+        self._book(self._in_hand)
         self.closed = True
         self.consumer.close()
 
@@ -353,13 +355,19 @@ class HardConsumer:
         for row in rows:
             if row.partition in self._paused and row.partition in self.ears.owned:
                 self.side.found(f"partition {row.partition} is paused, and {row.offset} was returned")
-        rows = self._put_off(rows)
-        self.ears.recorder.deliver_starts(rows)
-        self.ears.recorder.deliver_ends(rows)
+        self._in_hand = rows
+        kept = self._put_off(rows)
+        rows = kept if self._in_hand else []  # else they are noted
+        self._book(rows)
         for row in rows:
             self._last_offsets[row.partition] = row.offset
         self.side.moved("delivered", len(rows))
         self._commit(rows)
+
+    def _book(self, rows: list[Row]) -> None:
+        self._in_hand = []
+        self.ears.recorder.deliver_starts(rows)
+        self.ears.recorder.deliver_ends(rows)
 
     def _put_off(self, rows: list[Row]) -> list[Row]:
         if self.side.settling.is_set():
