@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _COUNTS = (1, 10)
 _SHARES = {1: 3.5, 10: 1.5}
 # Seconds: until everything that is open for a while alone is closed, and for how long is counted.
-_SETTLE, _COUNT = 15.0, 20.0
+_SETTLE, _COUNT = 30.0, 20.0
 _UNITS = {
     "threads": "threads",
     "connections": "connections",
