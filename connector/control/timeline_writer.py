@@ -27,7 +27,7 @@ from .. import clock
 from ..config import connection_of
 from ..crash import crash_point
 from ..kafka_errors import meant, translate
-from ..metadata import prefetch_metadata
+from ..metadata import take_id
 from ..refusals import refusal
 from .control_topics import timeline_slot
 
@@ -85,9 +85,8 @@ class TimelineWriter:
 
     def start(self) -> None:
         """Fence every other controller of this topic. Raises NotAuthorizedError, BrokerUnreachableError and kin."""
-        prefetch_metadata(self._producer, CONTROL_TOPIC)
         try:
-            self._producer.init_transactions(self._timeout)
+            take_id(self._producer, CONTROL_TOPIC, self._timeout)
         except KafkaException as raised:
             error = translate(
                 raised.args[0], "use", f"transactional id keyorder-controller-{self.topic}", self._bootstrap

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
 
 from ...partitioner.errors import PartitionRefusedError
 from ...partitioner.hashing import key_bytes
+from ...partitioner.records.control_records import WRITERS_TOPIC
 from ...partitioner.writers.sending import TopicSending
 from .. import clock
 from ..config import connection_of, given, producer_settings
@@ -21,7 +22,7 @@ from ..figures import ProducerFigures, shown
 from ..forked import not_freed_in_children
 from ..interruptible import take_each
 from ..link import ClusterLink
-from ..metadata import cluster_id_of
+from ..metadata import cluster_id_of, take_id
 from ..never_made import never_made
 from ..weakly import weakly
 from .at_exit import leave_at_exit
@@ -368,7 +369,9 @@ class OrderedProducer(cimpl.Producer):
     def init_transactions(self, timeout: float = -1) -> None:
         """As confluent_kafka.Producer.init_transactions."""
         log_end = self._session.log_end()
-        self._in_client(partial(self._raw.init_transactions, timeout))
+        # Without an end of its log there may be no such topic, and a question for it could make it.
+        take = partial(take_id, self._raw, WRITERS_TOPIC) if log_end >= 0 else self._raw.init_transactions
+        self._in_client(partial(take, timeout))
         self._session.took_id(log_end)
 
     def begin_transaction(self) -> None:

@@ -45,7 +45,7 @@ from ..control.timeline_writer import DataRecord, TimelineWriter, UnknownResultE
 from ..crash import crash_point
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
-from ..metadata import wait_for_partitions
+from ..metadata import take_id, wait_for_partitions
 from .folding import with_folded
 from .results import Change, StepLog
 
@@ -326,7 +326,7 @@ class ControllerRun:
         if lease.transactional_id and not self._writers.is_fenced(nonce):
             fence = Producer({**connection_of(self._config), "transactional.id": lease.transactional_id})
             with translated("fence", f"transactional id {lease.transactional_id}", self._bootstrap):
-                fence.init_transactions(15)
+                take_id(fence, WRITERS_TOPIC, 15)
             fence.close()
         plain = self._plain_producer()
         topic, partition = writer_slot(lease.writer, lease.transactional_id)
