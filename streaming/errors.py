@@ -63,6 +63,21 @@ class AvailableNowError(OrderError):
         return f"{self.detail} while the query runs with Trigger.AvailableNow: restart it, and look whether the topic was deleted"
 
 
+class CheckpointError(OrderError):
+    """A checkpoint holds offsets that this source has not written: it was changed, or is another source's."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return (
+            f"the offsets in the checkpoint cannot be used: {self.detail}. Put the file of the last batch in the checkpoint's "
+            "folder offsets back from a copy, or begin with a new checkpointLocation, and set startingOffsets to where the "
+            "query was"
+        )
+
+
 class UnknownStartError(OrderError):
     """The first batch of a checkpoint is to be run again, and the checkpoint does not say where it started."""
 

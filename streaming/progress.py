@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ..connector import clock
+from ..partitioner.numbers import number_of
+from .errors import CheckpointError
 from .source.offsets import GATES_KEY, Place, from_dict
 
 if TYPE_CHECKING:
@@ -45,13 +47,12 @@ def waiting_of(progress: StreamingQueryProgress) -> list[Waiting]:
         latest, end = _dict(source.latestOffset), _dict(source.endOffset)
         try:
             # The progress names no format: a source whose offsets have another shape is another one.
-            logs, read = from_dict(latest), from_dict(end)
-        except (AttributeError, TypeError, ValueError):
+            logs, read, gates = from_dict(latest), from_dict(end), _gates(latest)
+        except CheckpointError:
             continue
         if not logs:
             continue
         behind = {place: max(0, log_end - read.get(place, 0)) for place, log_end in logs.items()}
-        gates = {(t, int(p)): why for t, parts in latest.get(GATES_KEY, {}).items() for p, why in parts.items()}
         found.append(Waiting(behind, gates))
     return found
 
@@ -97,6 +98,19 @@ def _dict(text: str | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
+
+
+def _gates(latest: dict[str, Any]) -> dict[Place, str]:
+    """Why places wait. Raises CheckpointError for what no source of ours reports."""
+    found: dict[Place, str] = {}
+    closed = latest.get(GATES_KEY, {})
+    for topic, parts in closed.items() if isinstance(closed, dict) else [(GATES_KEY, None)]:
+        for partition, why in parts.items() if isinstance(parts, dict) else [("", None)]:
+            number = number_of(partition)
+            if number is None or not isinstance(why, str):
+                raise CheckpointError(f"{GATES_KEY} holds no gates of {topic!r}")
+            found[topic, number] = why
+    return found
 
 
 def _warn(name: str, place: Place, why: str, seconds: float) -> None:

@@ -221,7 +221,8 @@ def _connector(path: Path) -> dict[str, str]:
             document = json.loads(path.read_text(encoding="utf-8"))
             config = {"name": document["name"], **document["config"]} if "config" in document else document
             found = {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in config.items()}
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+            json.dumps(found, ensure_ascii=False).encode()  # half a character is no text for anybody
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ConfigError(str(path), f"no connector's JSON ({type(error).__name__})", "check it") from None
     else:
         found = _properties(path)
@@ -235,14 +236,28 @@ def _ask(method: str, url: str, token_file: Path | None, body: Any = None) -> di
 
     headers = {}
     if token_file is not None:
-        headers["Authorization"] = f"Bearer {token_file.read_text(encoding='utf-8').strip()}"
+        headers["Authorization"] = f"Bearer {_token(token_file)}"
     try:
         answer = requests.request(method, url, json=body, headers=headers, timeout=30)
-        document: dict[str, Any] = answer.json()
-    except requests.RequestException as error:
+        document: Any = json.loads(answer.content)
+    except (requests.RequestException, ValueError, RecursionError) as error:
         raise WorkerUnreachableError(url, type(error).__name__) from error
+    if not isinstance(document, dict):
+        raise WorkerUnreachableError(url, "the answer is none of a Connect worker")
     if answer.status_code in (400, 404):
-        raise UsageError(document["message"])
+        raise UsageError(str(document.get("message")))
     if not answer.ok:
         raise PeerError(f"{answer.status_code}: {document.get('message')}")
     return document
+
+
+def _token(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("--token-file", f"{path} cannot be read ({type(error).__name__})", "check it") from None
+    if not (text.isascii() and text.isprintable()):
+        raise ConfigError(
+            "--token-file", f"{path} holds more than one line, or no ASCII", "put the token alone into it"
+        )
+    return text

@@ -134,9 +134,11 @@ def is_secret(name: str) -> bool:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """A Java properties file: comments, continued lines and escapes included."""
+    """A Java properties file: comments, continued lines and escapes included. Raises ConfigError for half a character."""
     found: dict[str, str] = {}
-    lines = iter(text.splitlines())
+    lines = iter(
+        re.split(r"\r\n|\r|\n", text)
+    )  # not splitlines(): a password may hold what Unicode calls the end of a line
     for line in lines:
         logical = line.lstrip()
         if not logical or logical[0] in "#!":
@@ -145,7 +147,15 @@ def read_properties(text: str) -> dict[str, str]:
             logical = logical[:-1] + next(lines, "").lstrip()
         match = re.match(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", logical, re.DOTALL)
         assert match is not None
-        found[_unescape(match[1])] = _unescape(match[2].rstrip())
+        name, value = _unescape(match[1]), _unescape(match[2].rstrip())
+        try:
+            # Java writes a character above \uffff as the escapes of its two halves.
+            name, value = (part.encode("utf-16", "surrogatepass").decode("utf-16") for part in (name, value))
+        except UnicodeDecodeError:
+            raise ConfigError(
+                repr(name), "an escape in its line is half a character", "write both halves, or the character itself"
+            ) from None
+        found[name] = value
     return found
 
 

@@ -74,7 +74,7 @@ def load_state(data_dir: Path) -> ClusterState | None:
         )
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as problem:
         raise ClusterStateError(f"{path} does not describe a local cluster: {problem!r}") from problem
 
 

@@ -58,7 +58,10 @@ def parse_policies(text: str, source: str = "policy") -> ScalingPolicies:
     """The policies of a file's text. source: the name that errors begin with."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of thousands of digits is a ValueError that TOML's own does not say
         raise ConfigError(source, f"it is no TOML: {error}", "correct that line") from error
     tables = document.pop("topics", {})
     if not isinstance(tables, dict):

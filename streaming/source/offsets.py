@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...partitioner.errors import ConfigError
 from ...partitioner.numbers import LARGEST, number_of
+from ..errors import CheckpointError
 
 Place = tuple[str, int]
 _LAST_PARTITION = 2**31 - 1
@@ -41,8 +42,27 @@ def to_dict(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
 
 
 def from_dict(saved: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
-    """What `to_dict` made, also after a round trip through a checkpoint."""
-    return {(t, int(p)): int(o) for t, parts in saved.items() if t != GATES_KEY for p, o in parts.items()}
+    """What `to_dict` made, also after a round trip through a checkpoint. Raises CheckpointError for anything else."""
+    return {(topic, number): offset for topic, _, number, offset in _entries(saved)}
+
+
+def _entries(saved: Any) -> Iterator[tuple[str, str, int, int]]:
+    """(topic, the partition as it is written, the partition, the offset) of what a checkpoint holds. Raises CheckpointError."""
+    if not isinstance(saved, Mapping):
+        raise CheckpointError("they are no JSON object")
+    for topic, parts in saved.items():
+        if topic == GATES_KEY:
+            continue
+        if not isinstance(parts, Mapping):
+            raise CheckpointError(f"those of {topic!r} are no JSON object")
+        for partition, offset in parts.items():
+            number = number_of(partition)
+            if number is None or number > _LAST_PARTITION:
+                raise CheckpointError(f"{topic!r} has no partition {partition[:20]!r}")
+            # -1 and -2 mean an end and a beginning that a later look would find elsewhere: no checkpoint has them.
+            if type(offset) is not int or not 0 <= offset <= LARGEST:
+                raise CheckpointError(f"partition {partition} of {topic!r} has none that a broker can have")
+            yield topic, partition, number, offset
 
 
 def with_start(saved: Mapping[str, Mapping[str, int]], start: Mapping[Place, int]) -> dict[str, dict[str, int]]:
@@ -60,11 +80,10 @@ def with_start(saved: Mapping[str, Mapping[str, int]], start: Mapping[Place, int
 
 
 def start_of(saved: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
-    """What `with_start` put in; nothing for the end of any later batch."""
+    """What `with_start` put in; nothing for the end of any later batch. Raises CheckpointError."""
     return {
-        (topic, int(partition)): int(offset)
-        for topic, parts in saved.items()
-        for partition, offset in parts.items()
+        (topic, number): offset
+        for topic, partition, number, offset in _entries(saved)
         if len(partition) > 1 and partition.startswith("0")
     }
 

@@ -61,6 +61,10 @@ def frozen(value: Any) -> Any:
     return value
 
 
+# Java's scales, and how far a number may outgrow its text.
+_SCALES, _MOST_ZEROS = 2**31, 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One named field of a struct."""
@@ -91,10 +95,26 @@ class Schema:
     def __post_init__(self) -> None:
         if self.type not in TYPES:
             raise DataError(f"{self.type!r} is no schema type: use one of {', '.join(TYPES)}")
+        self._check_facts()
         if self.type == "struct" and len({f.name for f in self.fields}) != len(self.fields):
             raise DataError(f"two fields of struct {self.name or ''!r} have one name: give each its own")
         if any(not f.name for f in self.fields):
             raise DataError(f"a field of struct {self.name or ''!r} has no name: give it one")
+
+    def _check_facts(self) -> None:
+        """Schemas are also made of what others have registered."""
+        wrong = [n for n in ("name", "doc") if not isinstance(getattr(self, n), (str, type(None)))]
+        if not isinstance(self.version, (int, type(None))):
+            wrong.append("version")
+        if not isinstance(self.parameters, Mapping) or not all(
+            isinstance(text, str) for pair in self.parameters.items() for text in pair
+        ):
+            wrong.append("parameters")
+        if wrong or not all(isinstance(f.name, str) for f in self.fields):
+            raise DataError(
+                f"{', '.join(wrong) or 'the name of a field'} of a schema has the wrong type: names, docs and parameters are "
+                "text, a version is a whole number"
+            )
 
     def field(self, name: str) -> Schema | None:
         """The schema of a struct's field."""
@@ -108,9 +128,12 @@ class Schema:
     def scale(self) -> int:
         """Of a Decimal: digits behind the point. Raises DataError when the parameter is missing."""
         try:
-            return int(self.parameters["scale"])
+            found = int(self.parameters["scale"])
         except (KeyError, ValueError):
-            raise DataError("the schema of a Decimal needs the parameter scale, a whole number") from None
+            found = _SCALES
+        if not -_SCALES <= found < _SCALES:
+            raise DataError("the schema of a Decimal needs the parameter scale, a whole number of 32 bits") from None
+        return found
 
     def check(self, value: Any, where: str = "value") -> None:
         """Raise DataError, which names the place, when the value does not fit."""
@@ -192,11 +215,16 @@ def unscaled(value: Any, scale: int, where: str = "value") -> int:
         raise DataError(f"{where} is {_shown(value)}, its schema says Decimal: give a finite decimal.Decimal")
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    number = int("".join(map(str, digits)))
-    if exponent >= -scale:
-        number *= int(10 ** (exponent + scale))
+    number, zeros = int(Decimal((0, digits, 0))), exponent + scale
+    if number and zeros > _MOST_ZEROS:
+        raise DataError(
+            f"{where} has more than {_MOST_ZEROS} zeros at its schema's scale {scale}: a short text, a huge number"
+        )
+    if zeros >= 0:
+        number *= int(10**zeros) if number else 1
     else:
-        number, left = divmod(number, int(10 ** (-scale - exponent)))
+        # A divisor with more digits than the number leaves all of it.
+        number, left = divmod(number, int(10 ** min(-zeros, len(digits))))
         if left:
             raise DataError(f"{where} has more digits behind the point than its schema's scale {scale}")
     return -number if sign else number
@@ -208,7 +236,7 @@ def _decode_decimal(schema: Schema, raw: bytes) -> Decimal:
 
 def scaled(number: int, scale: int) -> Decimal:
     """A whole number of the last digit as a Decimal, exactly."""
-    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+    return Decimal((int(number < 0), Decimal(abs(number)).as_tuple().digits, -scale))  # str() ends at 4300 digits
 
 
 def _two_complement(number: int) -> bytes:

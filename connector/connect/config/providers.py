@@ -30,6 +30,8 @@ class ConfigProvider(ABC):
 
     def _allowed(self, path: str) -> Path:
         """The path, if `allowed.paths` lets it; links are followed before the comparison."""
+        if "\0" in path:
+            raise ConfigError("allowed.paths", "a path holds a NUL", "name a file")
         wanted = Path(path).resolve()
         allowed = [Path(p.strip()).resolve() for p in self._params.get("allowed.paths", "").split(",") if p.strip()]
         if allowed and not any(wanted == p or p in wanted.parents for p in allowed):
@@ -41,7 +43,12 @@ class EnvVarConfigProvider(ConfigProvider):
     """`${env:NAME}`; `allowlist.pattern` says which names may be read."""
 
     def get(self, path: str, key: str) -> str:
-        if not re.fullmatch(self._params.get("allowlist.pattern", ".*"), key):
+        pattern = self._params.get("allowlist.pattern", ".*")
+        try:
+            allowed = re.fullmatch(pattern, key)
+        except (re.error, OverflowError, RecursionError):
+            raise ConfigError("allowlist.pattern", f"{pattern!r} is no pattern", "correct it") from None
+        if not allowed:
             raise ConfigError("allowlist.pattern", f"{key} does not match", "use a variable that is allowed")
         if key not in os.environ:
             raise ConfigError(f"${{env:{key}}}", "the variable is not set", "set it where the worker starts")

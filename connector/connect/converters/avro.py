@@ -52,9 +52,7 @@ class AvroConverter(Converter):
             return
         try:
             text = self.options["schema"] or Path(self.options["schema.file"]).read_text(encoding="utf-8")
-            document = json.loads(text)
-            self._fixed_schema = schema_of(document)
-            self._fixed = fastavro.parse_schema(readable(document))
+            self._fixed_schema, self._fixed = _both(text)
         except Exception as error:
             raise ConfigError(given[0], f"no Avro schema: {error}", "give a schema in JSON") from error
 
@@ -116,6 +114,11 @@ class AvroConverter(Converter):
     def _described(self, number: int) -> tuple[Schema, AvroSchema]:
         assert self._registry is not None
         if number not in self._parsed:
-            document = json.loads(self._registry.schema(number))
-            self._parsed[number] = schema_of(document), fastavro.parse_schema(readable(document))
+            self._parsed[number] = self._registry.read(number, _both)
         return self._parsed[number]
+
+
+def _both(text: str) -> tuple[Schema, AvroSchema]:
+    """A schema in Connect's words and in those of the Avro library."""
+    document = json.loads(text)
+    return schema_of(document), fastavro.parse_schema(readable(document))

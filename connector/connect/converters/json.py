@@ -445,9 +445,9 @@ class JsonReader:
 
 
 def _integer(value: Any, bound: int) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or value != int(value):
-        return None
-    return int(value) if -bound <= value < bound else None
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not -bound <= value < bound:
+        return None  # the bound first: 1e999999999 as a whole number would take all memory
+    return int(value) if value == int(value) else None
 
 
 def _float(value: Any) -> float | None:

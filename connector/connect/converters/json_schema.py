@@ -68,7 +68,7 @@ class JsonSchemaConverter(Converter):
         if data[:1] != _MAGIC or len(data) < 5:
             raise DataError("the bytes do not begin with the magic byte 0 and a schema id")
         number = struct.unpack(">I", data[1:5])[0]
-        schema = self._read.get(number, lambda: schema_of(json.loads(self._registry.schema(number))))
+        schema = self._read.get(number, lambda: self._registry.read(number, lambda text: schema_of(json.loads(text))))
         return schema, self._reader.value(schema, parsed(data[5:], exact=True), "value")
 
 

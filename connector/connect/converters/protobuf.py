@@ -60,7 +60,7 @@ class ProtobufConverter(Converter):
         if data[:1] != _MAGIC or len(data) < 6:
             raise DataError("the bytes do not begin with the magic byte 0, a schema id and a message's place")
         number = struct.unpack(">I", data[1:5])[0]
-        file: ProtoFile = self._files.get(number, lambda: parsed(self._registry.schema(number)))
+        file: ProtoFile = self._files.get(number, lambda: self._registry.read(number, parsed))
         path, at = _path(data, 5)
         message = file.at(path)
         schema: Schema = self._schemas.get((number, tuple(path)), lambda: schema_of(file, message))

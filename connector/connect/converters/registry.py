@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import requests
 
-from ..api.errors import DataError, RetriableError
+from ..api.errors import ConnectError, DataError, RetriableError
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT = 10.0
+_LAST_ID = 2**32 - 1  # an id has four bytes in a record
+T = TypeVar("T")
 
 
 def registry_settings() -> ConfigDef:
@@ -50,17 +53,37 @@ class SchemaRegistry:
         return cls(options["schema.registry.url"], password.value if password else None)
 
     def schema(self, number: int) -> str:
-        """The schema text of an id. Raises DataError (there is none), RetriableError (no answer)."""
+        """The schema text of an id.
+
+        Raises DataError (there is none), RetriableError (no answer), ConnectError (the answer of something else).
+        """
         with self._lock:
             if number not in self._schemas:
-                self._schemas[number] = str(self._call("GET", f"/schemas/ids/{number}")["schema"])
+                path = f"/schemas/ids/{number}"
+                found = self._call("GET", path).get("schema")
+                if not isinstance(found, str):
+                    raise self._no_registry("GET", path)
+                self._schemas[number] = found
             return self._schemas[number]
+
+    def read(self, number: int, make: Callable[[str], T]) -> T:
+        """What `make` reads out of the schema text of an id. Raises as `schema`, and DataError for a text of any other kind."""
+        text = self.schema(number)
+        try:
+            return make(text)
+        except ConnectError:
+            raise
+        except Exception as error:  # whatever a text of another shape makes of Avro's library and of our readers
+            raise DataError(f"schema {number} of the registry cannot be used ({type(error).__name__})") from error
 
     def register(self, subject: str, schema: str, create: bool = True, kind: str = "AVRO") -> int:
         """The id of a schema below a subject; registers it if `create`. kind: AVRO, JSON or PROTOBUF. Raises as `schema`."""
         path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if create else "")
         body = {"schema": schema} if kind == "AVRO" else {"schema": schema, "schemaType": kind}
-        return int(str(self._call("POST", path, body)["id"]))
+        found = self._call("POST", path, body).get("id")
+        if type(found) is not int or not 0 <= found <= _LAST_ID:
+            raise self._no_registry("POST", path)
+        return found
 
     def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, object]:
         try:
@@ -75,5 +98,17 @@ class SchemaRegistry:
             raise DataError(
                 f"the schema registry answered {answer.status_code} to {method} {path}: {answer.text[:200]}"
             )
-        found: dict[str, object] = answer.json()
+        try:
+            found = json.loads(answer.content)
+        except (ValueError, RecursionError) as error:
+            raise self._no_registry(method, path) from error
+        if not isinstance(found, dict):
+            raise self._no_registry(method, path)
         return found
+
+    @staticmethod
+    def _no_registry(method: str, path: str) -> ConnectError:
+        return ConnectError(
+            f"the answer to {method} {path} is none of a schema registry: give schema.registry.url the address of one, "
+            "and look at the proxies before it"
+        )

@@ -284,10 +284,14 @@ def _java_name(kind: str, name: str) -> str:
 def add_folders(folders: Sequence[str]) -> None:
     """Let Python find what is installed in these folders, or in folders right below them; behind all that is there already.
 
-    Java's jars have folders like these: one without Python packages, or that is not there, is named in the log.
+    Java's jars have folders like these: one without Python packages, or that is not there, is named in the log. Raises
+    ConfigError for a text that is no path.
     """
     for folder in map(Path, folders):
-        found = [each for each in (folder, *sorted(folder.glob("*/"))) if any(each.glob("*.dist-info"))]
+        try:
+            found = [each for each in (folder, *sorted(folder.glob("*/"))) if any(each.glob("*.dist-info"))]
+        except (OSError, ValueError) as error:
+            raise ConfigError("plugin.path", f"it cannot be read ({type(error).__name__})", "name folders") from None
         if not found:
             _LOG.warning("plugin.path: there is no Python package in %s", folder)
         for each in found:
