@@ -177,8 +177,8 @@ docs: $(STAMP)  ## tables and pages that are made from the code and its tests, a
 	@PYTHONPATH=tests $(BIN)/python tests/support/connect_rest_rules.py --write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -Im mkdocs build --quiet && echo "==> build/site/index.html"
 
-screenshots: $(STAMP)  ## the pictures of the status page, the site and the report in docs/images, by a real Chromium
-	@PYTHONPATH=tests $(BIN)/python -m support.screenshots
+screenshots: $(STAMP)  ## the pictures of the status page, the site, the report and the dashboard in docs/images, by a real Chromium
+	@PYTHONPATH=tests $(BIN)/python -m support.screenshots $(ONLY)
 
 clean:  ## forget everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The pictures of status page, site and report in docs/images, from a real browser; `make screenshots`."""
+"""The pictures in docs/images: status page, site and report from a real browser, and the dashboard; `make screenshots`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from keyorder import KeyorderError, OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.local.cluster import LocalCluster
 from PIL import Image
 from support.browser import PHONE, WIDE, Browser, browser, missing
+from support.dashboard import picture as dashboard
 from support.silent_writer import SilentWriter
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -89,10 +90,17 @@ def shrunk(path: Path) -> None:
     Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
 
 
-def main() -> None:
-    """Draw all of them anew."""
-    if why := missing():
+def main(only: str = "") -> None:
+    """Draw all of them anew, or the one that needs no browser. only: `dashboard`, or empty."""
+    if only not in ("", "dashboard"):
+        raise SystemExit(f"ONLY={only} is not known: it is dashboard, or nothing")
+    why = missing()
+    if why and not only:
         raise SystemExit(why)
+    dashboard(IMAGES / "dashboard.png")
+    shrunk(IMAGES / "dashboard.png")
+    if only:
+        return
     with tempfile.TemporaryDirectory() as folder, browser() as window:
         with LocalCluster(data_dir=Path(folder) / "brokers") as cluster:
             config = {"bootstrap.servers": cluster.bootstrap_servers}
@@ -139,4 +147,4 @@ def _status(window: Browser, config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
