@@ -47,9 +47,9 @@ class StrayError(OrderError):
 
     def __str__(self) -> str:
         return (
-            f"stray: {self.topic}[{self.partition}]@{self.offset} was written against the layout, its key lives in partition "
-            f"{self.home}: find the writer that is not an OrderedProducer; seek past the record, or set keyorder.strays to "
-            "deliver or dead-letter"
+            f"misplaced record at {self.topic}[{self.partition}]@{self.offset}: its key belongs to partition {self.home}, so "
+            "its place in the key's order is unknown; find the producer that is not an OrderedProducer, then seek past the "
+            "record, or set keyorder.strays to deliver or dead-letter"
         )
 
 
@@ -98,7 +98,7 @@ class NotConfirmedError(OrderError):
 
 
 class ConsentNeededError(OrderError):
-    """Re-homing on a topic whose cleaner also deletes by age or size needs an operator's word."""
+    """Re-homing on a topic whose cleanup.policy includes delete needs an operator's consent."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -106,8 +106,9 @@ class ConsentNeededError(OrderError):
 
     def __str__(self) -> str:
         return (
-            f"the cleanup.policy of {self.topic!r} has delete in it: copies keep their age and expire by it, and what had "
-            "expired at home may have been newer; consent with --allow-delete-policy, or leave compact alone in it"
+            f"the cleanup.policy of {self.topic!r} includes delete: retention may have deleted a newer record of a key already "
+            "from its present partition, and re-homing would then restore an older value; give --allow-delete-policy to "
+            "accept that, or set cleanup.policy to compact alone"
         )
 
 
@@ -188,8 +189,8 @@ class CorruptRecordError(OrderError):
         if not self.where:
             return self.detail
         return (
-            f"{self.where}: {self.detail}; nothing goes on that depends on it. Write the last good value of that key again "
-            "(a null value removes a lease or a READY of a writer that has ended), and start again"
+            f"{self.where}: {self.detail}; every client that needs this record stops. Write the last good value of its key "
+            "again (for a lease or a READY of a writer that has ended, a null value), then restart the client"
         )
 
 

@@ -83,7 +83,7 @@ class WriterLateError(PeerError):
 
 
 class ControllerFencedError(PeerError):
-    """Another controller has taken this topic over."""
+    """Another controller has taken over this topic."""
 
     retriable = True
 
@@ -92,7 +92,10 @@ class ControllerFencedError(PeerError):
         self.topic = topic
 
     def __str__(self) -> str:
-        return f"another controller took over topic {self.topic!r}: look at its timeline before you try again"
+        return (
+            f"another controller took over topic {self.topic!r} and may finish the change: "
+            f"see `keyorder change status --topic {self.topic}` before you try again"
+        )
 
 
 class IneligibleWriterError(PeerError, StockError):

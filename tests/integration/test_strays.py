@@ -48,7 +48,7 @@ def test_strays_are_delivered_counted_and_logged(
         read(consumer, 2 * len(KEYS))
 
     assert consumer.strays == len(misplaced)
-    first = [r.getMessage() for r in caplog.records if r.getMessage().startswith("stray number 1 of")]
+    first = [r.getMessage() for r in caplog.records if r.getMessage().startswith("misplaced record number 1 in")]
     assert first
     assert all("not an OrderedProducer" in text for text in first)
     consumer.close()

@@ -24,7 +24,7 @@ _HELP = {
     "deadletterqueue_produce_failures": "Records that the dead letter queue did not take.",
     "parked_records_total": "Records that followed a parked key.",
     "released_records_total": "Parked records that were delivered after a release.",
-    "stray_records_total": "Records read that were written against the layout.",
+    "stray_records_total": "Misplaced records read: records that lie where their keys do not belong.",
 }
 
 

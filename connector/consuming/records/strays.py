@@ -166,7 +166,7 @@ class Strays:
     def _log(self, place: Place, offset: int, home: int, count: int) -> None:
         if str(count).strip("0") == "1":
             _LOG.warning(
-                "stray number %d of %s[%d], at offset %d: its key lives in partition %d; %s. A writer that is not an "
-                "OrderedProducer, or that was late (keyorder doctor shows where)",
+                "misplaced record number %d in %s[%d], at offset %d: its key belongs to partition %d (keyorder.strays=%s). "
+                "A producer that is not an OrderedProducer wrote it, or one whose lease had ended; keyorder doctor counts them",
                 count, *place, offset, home, self._policy.value,
             )  # fmt: skip
