@@ -40,21 +40,26 @@ def _reading_options(command: Command) -> Command:
     """What plan, run and view have in common."""
     options = (
         _topic_option,
-        click.option("--strategy", type=_STRATEGIES, default=None, help="How versions compete. [default: the topic's]"),
-        click.option("--header", default=None, help="The header that the strategy header compares."),
-        click.option("--positive-only", is_flag=True, help="Versions of 0 and below count as none."),
+        click.option(
+            "--strategy",
+            type=_STRATEGIES,
+            default=None,
+            help="Which of a key's records is its highest version. [default: the topic's]",
+        ),
+        click.option("--header", default=None, help="The header with the version, for --strategy header."),
+        click.option("--positive-only", is_flag=True, help="Treat a version of 0 or below as missing."),
         click.option(
             "--state",
             type=click.Path(dir_okay=False, path_type=Path),
             default=None,
-            help="A file that keeps what was read: the next call goes on from there.",
+            help="A file that keeps what was read, so that the next run continues there.",
         ),
         click.option(
             "--memory-mib",
             type=click.IntRange(min=1),
             default=DEFAULT_MEMORY // _MEBIBYTE,
             show_default=True,
-            help="Beyond it versions go to disk.",
+            help="Memory for versions, in MiB; the rest goes to disk.",
         ),
     )
     decorated: Any = command
@@ -65,7 +70,7 @@ def _reading_options(command: Command) -> Command:
 
 @click.group(short_help="Keep the highest version of each key.")
 def compact() -> None:
-    """Keep the highest version of each key: what would be done, do it, look at the result, change the strategy."""
+    """Keep the highest version of each key: plan, run, view the result, change the strategy."""
 
 
 @compact.command()
@@ -93,9 +98,11 @@ def plan(
     emit(output, plan_document(found), ("what", ""), plan_rows(found))
 
 
-@compact.command(short_help="Write highest versions again that the cleaner would remove.")
+@compact.command(short_help="Save the highest versions that the cleaner would remove.")
 @_reading_options
-@click.option("--throttle", type=click.FloatRange(min=1), default=None, help="Append at most so many bytes per second.")
+@click.option(
+    "--throttle", type=click.FloatRange(min=1), default=None, help="Append at most this many bytes per second."
+)
 @click.option(
     "--margin-ms",
     type=click.IntRange(min=0),
@@ -103,8 +110,8 @@ def plan(
     show_default=True,
     help="The margin between the length of a pass and min.compaction.lag.ms.",
 )
-@click.option("--follow", is_flag=True, help="Go on until interrupted.")
-@click.option("--force", is_flag=True, help="Also where the topic's settings may lose versions.")
+@click.option("--follow", is_flag=True, help="Keep running until interrupted.")
+@click.option("--force", is_flag=True, help="Run even if the topic's settings may lose versions.")
 @click.option("--dry-run", is_flag=True, help="The same as `plan`.")
 @output_option
 @connection_options(timeout=30)
@@ -203,12 +210,16 @@ def view(
 
 @compact.command("set-strategy", short_help="Change how versions of a key compete in a topic.")
 @_topic_option
-@click.option("--strategy", type=_STRATEGIES, required=True, help="How versions compete from now on.")
-@click.option("--header", default=None, help="The header that the strategy header compares.")
+@click.option("--strategy", type=_STRATEGIES, required=True, help="Which of a key's records is its highest version.")
+@click.option("--header", default=None, help="The header with the version, for --strategy header.")
 @click.option(
-    "--sample", type=click.IntRange(min=1), default=1000, show_default=True, help="Recent records to look at."
+    "--sample",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="How many recent records are checked for the header.",
 )
-@click.option("--force", is_flag=True, help="Also while recent records lack the header.")
+@click.option("--force", is_flag=True, help="Change it even if recent records lack the header.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 @output_option
 @connection_options(timeout=30)
@@ -222,7 +233,11 @@ def set_strategy(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Change a topic's strategy, once every producer writes the header; on the way back the strategy goes first."""
+    """Change a topic's compaction strategy.
+
+    To begin with a header, let every producer write it first, then change the strategy. To stop using it, change the
+    strategy first, then the producers.
+    """
     chosen = _chosen(strategy, header, False)
     assert chosen is not None
     connection.reach()

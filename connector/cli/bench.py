@@ -14,9 +14,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = __name__.partition(".")[0]
 
 
-@click.command(short_help="Measure speed against other ways of doing the same.")
+@click.command(short_help="Measure speed against the alternatives.")
 @click.option("--only", default="", help="Ids of measures, such as P9,P13. [default: all]")
-@click.option("--quick", is_flag=True, help="A short form that shows that a measure works; its figures mean little.")
+@click.option("--quick", is_flag=True, help="A short run that only checks that a measure works.")
 @click.option(
     "--results",
     type=click.Path(file_okay=False, path_type=Path),
@@ -24,17 +24,20 @@ _PACKAGE = __name__.partition(".")[0]
     help="Where the JSON files and pictures go. By default benchmarks/results, for a short form build/bench.",
 )
 @click.option(
-    "--repeats", type=click.IntRange(min=1), default=None, help="Pairs that count. [default: 5, 2 with --quick]"
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Pairs of runs that are measured. [default: 5, 2 with --quick]",
 )
 @click.option("--bootstrap-server", default=None, help="Use this cluster (host:port) and start no broker.")
 @output_option
 def bench(
     only: str, quick: bool, results: Path | None, repeats: int | None, bootstrap_server: str | None, output: str
 ) -> None:
-    """Measure speed against other ways of doing the same, in turns on one broker.
+    """Measure speed against the alternatives, in alternating runs on one broker.
 
-    The measures are part of the source checkout and not of an installed package; docs/benchmarks.md says how they
-    are taken. Writes a JSON file and a picture for each.
+    Writes a JSON file and a picture for each measure. docs/benchmarks.md says how they are taken. Needs a checkout
+    of the source: an installed package does not contain the measures.
     """
     if not (_ROOT / "benchmarks" / "harness").is_dir():
         raise UsageError("the benchmarks are not part of an installed package: run this in a checkout of the source")

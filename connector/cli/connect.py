@@ -45,7 +45,7 @@ class WorkerUnreachableError(PeerError):
 
 @click.group(short_help="Run connectors between Kafka and other systems, in key order.")
 def connect() -> None:
-    """Connectors between Kafka and other systems, which keep every key in order."""
+    """Run connectors between Kafka and other systems, each key in order."""
 
 
 @connect.command()
@@ -80,7 +80,7 @@ def distributed(worker: Path, dry_run: bool, output: str) -> None:
     _run(worker, True, lambda process: None, dry_run, output, [])
 
 
-@connect.command(short_help="List a sink connector's keys that wait after a failure.")
+@connect.command(short_help="List the keys that a sink connector has parked.")
 @click.option(
     "--url", default="http://localhost:8083", show_default=True, help="The address of any worker's REST interface."
 )
@@ -123,7 +123,7 @@ def release(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Let a parked key go on, in order."""
+    """Resume the delivery of a parked key, in order."""
     base = f"{url.rstrip('/')}/connectors/{connector}/parked"
     if dry_run:
         listed = _ask("GET", base, token_file)["parked"]
@@ -138,7 +138,7 @@ def release(
     emit(output, document, ("TOPIC", "KEY", "MODE"), [[topic, key, mode]])
 
 
-@connect.command("new-plugin", short_help="Make a Python package of a source, a sink and a test.")
+@connect.command("new-plugin", short_help="Create a Python package with a source, a sink and a test.")
 @click.argument("name")
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Where to make it.")
 @output_option

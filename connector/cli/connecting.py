@@ -99,7 +99,7 @@ def connection_options(timeout: float) -> Callable[[Command], Command]:
                 "--command-property",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="One such setting; wins over the file. Others on this machine can see it: passwords belong in the file.",
+                help="One such setting; overrides the file. Others on this machine can see it: passwords belong in the file.",
             ),
             click.option(
                 "--timeout",

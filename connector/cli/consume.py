@@ -22,20 +22,20 @@ from .output import output_option
 CONSOLE_GROUP = "keyorder-console-"
 
 
-@click.command(short_help="Print records as they come.")
+@click.command(short_help="Print records as they arrive.")
 @click.option("--topic", required=True, help="The topic.")
+@click.option("--group", default=None, help="The consumer group. [default: a temporary one, deleted at the end]")
 @click.option(
-    "--group", default=None, help="The consumer group. [default: one of this run alone, deleted when it ends]"
+    "--from-beginning",
+    is_flag=True,
+    help="Start at the log's beginning if the group has no offsets. [default: its end]",
 )
-@click.option(
-    "--from-beginning", is_flag=True, help="Where the group has no offsets, begin at the log's start, not its end."
-)
-@click.option("--max-messages", type=click.IntRange(min=1), default=None, help="Stop after so many records.")
+@click.option("--max-messages", type=click.IntRange(min=1), default=None, help="Stop after this many records.")
 @click.option(
     "--idle-timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=None,
-    help="Stop when no record has come for so many seconds. [default: go on until interrupted]",
+    help="Stop after this many seconds without a record. [default: never]",
 )
 @click.option("--print-key", is_flag=True, help="Print key and separator before the value. JSON always has the key.")
 @click.option("--key-separator", default="\t", help="Between key and value. [default: a tab]")
@@ -56,7 +56,7 @@ def consume(
     consumer_property: tuple[str, ...],
     output: str,
 ) -> None:
-    """Print records as they come; with --output json one object a line. It ends by --max-messages, --idle-timeout or Ctrl-C."""
+    """Print records as they arrive, until --max-messages, --idle-timeout or Ctrl-C; JSON has one object per line."""
     admin = connection.reach()
     if topic not in cluster_metadata(admin, connection.bootstrap_servers, connection.timeout).topics:
         raise TopicNotFoundError(topic)

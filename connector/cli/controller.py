@@ -47,7 +47,7 @@ _GRACE = 25.0
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two checks of the topics.",
 )
 @click.option(
     "--autoscale",

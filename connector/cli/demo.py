@@ -22,8 +22,10 @@ from .output import output_option
     show_default=True,
     help="The partition counts that the topic goes through.",
 )
-@click.option("--rate", type=int, default=2_400, show_default=True, help="Records a second, on each of the two topics.")
-@click.option("--keys", type=int, default=24_000, show_default=True, help="The number of keys, without the hot ones.")
+@click.option(
+    "--rate", type=int, default=2_400, show_default=True, help="Records per second, on each of the two topics."
+)
+@click.option("--keys", type=int, default=24_000, show_default=True, help="The number of keys, besides the hot ones.")
 @click.option("--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Brokers to start.")
 @click.option("--bootstrap-server", default=None, help="Use this cluster (host:port) and start no broker.")
 @click.option(
@@ -31,9 +33,9 @@ from .output import output_option
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("keyorder-demo"),
     show_default=True,
-    help="Where the picture and the page go.",
+    help="The folder for the report's page and picture.",
 )
-@click.option("--keep-history", is_flag=True, help="Leave what the clients recorded beside the report.")
+@click.option("--keep-history", is_flag=True, help="Keep the clients' recordings beside the report.")
 @output_option
 def demo(
     seconds: float,
@@ -47,11 +49,11 @@ def demo(
     keep_history: bool,
     output: str,
 ) -> None:
-    """Grow a topic under load and watch what becomes of order.
+    """Grow a topic under load and check the order of each key.
 
-    Writers send the same records to a managed topic and to a stock twin; a group of consumers reads each. Both topics
-    grow at the same moments, a member joins and one is killed. A checker then judges what the clients really saw.
-    The exit code is 1 when it finds anything against keyorder.
+    Producers send the same records to two topics, one with keyorder's clients and one with stock clients. A consumer
+    group reads each. Both topics grow at the same moments, a member joins and one is killed. A checker then judges
+    what the clients recorded. Exit code 1 when a record of keyorder's topic was lost or out of order.
     """
     settings = DemoSettings(
         report_dir=report_dir,

@@ -59,7 +59,7 @@ def up(
     foreground: bool,
     output: str,
 ) -> None:
-    """Start the brokers and return when they can be used. Running again changes nothing.
+    """Start the brokers and wait until they accept clients. Running it again changes nothing.
 
     The first run fetches Kafka, some 45 MB, into the user's cache folder.
     """
@@ -124,7 +124,7 @@ def _start(
 @click.option("--wipe", is_flag=True, help="Delete the data as well.")
 @output_option
 def down(data_dir: Path | None, wipe: bool, output: str) -> None:
-    """Stop the brokers; with nothing running, say so. The data stay unless --wipe is given."""
+    """Stop the brokers. Their data stay unless --wipe is given."""
     from ..local.cluster import stop_cluster, wipe_folder
 
     folder = _folder(data_dir)
@@ -143,7 +143,7 @@ def down(data_dir: Path | None, wipe: bool, output: str) -> None:
 @_data_dir_option
 @output_option
 def status(data_dir: Path | None, output: str) -> None:
-    """Say what runs, by looking at the processes themselves."""
+    """Show which brokers run, as the operating system sees them."""
     folder = _folder(data_dir)
     state = load_state(folder)
     if state is None:

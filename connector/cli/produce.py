@@ -30,7 +30,7 @@ class _Outcome:
 
 @click.command(short_help="Write each line of a file as a record.")
 @click.option("--topic", required=True, help="The topic; one that is not managed yet is adopted.")
-@click.option("--key-separator", default=None, help="What stands between key and value. [default: records have no key]")
+@click.option("--key-separator", default=None, help="The text between key and value. [default: records have no key]")
 @click.option("--null-marker", default=None, help="A value that stands for null, a tombstone.")
 @click.option("--producer-property", multiple=True, metavar="NAME=VALUE", help="A setting of the producer.")
 @click.argument("file", type=click.File("rb"), default="-")
@@ -47,7 +47,7 @@ def produce(
 ) -> None:
     """Write each line of FILE (standard input by default) as a record and wait until all are acknowledged.
 
-    Exit code 1 when one is not acknowledged; 2 when a line has no separator, and what came before it is written.
+    Exit code 1 when a record is not acknowledged; 2 when a line has no separator. The lines before it are written.
     """
     connection.reach()
     config = {**connection.config, **pairs(producer_property, "--producer-property")}

@@ -75,17 +75,17 @@ class LogCheck:
             self.rows.append((partition, offset, data, raw, hint))
 
 
-@click.command(short_help="Say whether every record lies where its key lived.")
+@click.command(short_help="Check that every record is in its key's partition.")
 @click.option("--topic", required=True, help="A managed topic.")
 @click.argument("history", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @output_option
 @connection_options(timeout=600)
 def verify(connection: Connection, topic: str, history: tuple[Path, ...], output: str) -> None:
-    """Read a topic to its end and say whether every keyed record lies where its key lived at that offset.
+    """Read a topic to its end and check that every record with a key is in its key's partition.
 
-    HISTORY: files that `keyorder.connector.verify.recorder.Recorder` wrote in writers and readers of this topic, or
-    folders of them: then what they saw is judged too: lost, reordered, delivered twice. Writers have to be done,
-    and readers have to have read everything. Exit code 1 when something is wrong.
+    HISTORY: files that `keyorder.connector.verify.recorder.Recorder` wrote in the topic's producers and consumers, or
+    folders of such files. With them it also finds records that were lost, reordered or delivered twice. The producers
+    must be done, and the consumers must have read everything. Exit code 1 when something is wrong.
     """
     connection.reach()
     admin = TopicAdmin(connection.config)
@@ -110,7 +110,7 @@ def verify(connection: Connection, topic: str, history: tuple[Path, ...], output
         emit_table(columns, [tuple(asdict(found).values()) for found in check.partitions])
         for example in check.examples:
             click.echo(f"misplaced record at {example}")
-        click.echo("every keyed record lies where its key lived" if not strays else f"{strays} misplaced records")
+        click.echo("every record with a key is in its key's partition" if not strays else f"{strays} misplaced records")
         if verdict is not None:
             click.echo(verdict.summary())
     if not valid:

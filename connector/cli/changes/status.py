@@ -49,7 +49,7 @@ _COLUMNS = ("topic", "partitions", "epoch", "change", "writers", "retired", "gro
     type=click.FloatRange(min=0, min_open=True),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two refreshes.",
 )
 @output_option
 @connection_options(timeout=30)
@@ -58,8 +58,8 @@ def status(
 ) -> None:
     """Show managed topics: layout, open change, writers, retired partitions, and the closed gates of each group.
 
-    With --watch and --output json each look is one object on a line of its own. With --serve the page is at
-    http://localhost:PORT/ and the same as an object at /status.json; it can be read and nothing else, from this machine.
+    With --watch and --output json each refresh prints one object on a line of its own. With --serve the page is at
+    http://localhost:PORT/ and the same data at /status.json. It is read-only and served to this machine alone.
     """
     if watch and serve is not None:
         raise click.UsageError("--watch and --serve exclude each other.")
