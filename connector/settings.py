@@ -144,23 +144,23 @@ PRODUCER = _table(
         "keyorder.writer.id",
         text,
         None,
-        "Names this process among the writers of a topic. Two processes with one id exclude each other: the "
-        "newer one wins, the older one stops with `INELIGIBLE_WRITER`.",
-        shown="of `client.id`, host, process and a random number",
+        "The name of this process among the writers of a topic. Two processes must not share it: the newer one "
+        "goes on, the older one stops with `INELIGIBLE_WRITER`.",
+        shown="made of `client.id`, host, process id and a random number",
     ),
     Setting(
         "keyorder.adopt",
         boolean,
         True,
-        "A topic without a timeline is brought under management on first use, under the hash that its records "
-        "show; one that no hash explains is refused (`MisplacedKeysError`). With `false` the first "
-        "`produce()` raises `UnmanagedTopicError`.",
+        "Adopt a topic without a timeline on first use, with the hash by which its records were placed. A topic "
+        "whose records fit no hash is refused (`MisplacedKeysError`). With `false` the first `produce()` to an "
+        "unmanaged topic raises `UnmanagedTopicError`.",
     ),
     Setting(
         "keyorder.allow.explicit.partition",
         boolean,
         False,
-        "Let `produce(partition=...)` pass. Such records are outside every key's order.",
+        "Allow `produce(partition=...)`. The order of a key does not include such records.",
     ),
     Setting(
         "keyorder.control.timeout.ms",
@@ -172,28 +172,28 @@ PRODUCER = _table(
         "keyorder.arrow.native",
         boolean,
         True,
-        "`produce_arrow()` hands rows over by the C library's own calls. `false`, or where they cannot be "
-        "had: one by one, with the same results.",
+        "`produce_arrow()` passes rows to the C library directly. With `false`, or where that is not possible, "
+        "it sends them one by one through the Python client, with the same results.",
     ),
     Setting(
         "keyorder.lease.ms",
         milliseconds,
         45_000,
-        "How long this writer may be silent before a change can exclude it: so long after its crash a change "
-        "may have to wait. Where that is longer, `delivery.timeout.ms` + `keyorder.lease.renew.interval.ms` + "
-        "`keyorder.lease.margin.ms` + 10 s.",
+        "The length of this writer's lease. A change expels a silent writer only when its lease is over, so after "
+        "a crash a change may have to wait this long. The default grows with the other settings: it is at least "
+        "`delivery.timeout.ms` + `keyorder.lease.renew.interval.ms` + `keyorder.lease.margin.ms` + 10 s.",
     ),
     Setting(
         "keyorder.lease.renew.interval.ms",
         milliseconds,
         10_000,
-        "How often it says that it lives.",
+        "How often the writer renews its lease.",
     ),
     Setting(
         "keyorder.lease.margin.ms",
         milliseconds,
         2_000,
-        "Kept free at the end of a lease; covers the difference between a timer and the moment it runs.",
+        "The writer stops sending this long before the lease would require it, in case a timer runs late.",
     ),
     *_METRICS,
 )
@@ -203,7 +203,7 @@ CONSUMER = _table(
         "enable.ordered.delivery",
         boolean,
         True,
-        "Gates on or off for this client. Off never changes where keys are written.",
+        "Whether this consumer waits at gates. The setting does not change where keys are written.",
     ),
     Setting(
         "keyorder.control.timeout.ms",
@@ -216,9 +216,9 @@ CONSUMER = _table(
         "keyorder.arrow.native",
         boolean,
         True,
-        "`consume_arrow()` fetches by the C library's own calls into Arrow buffers. `false` (for both "
-        "options: or the environment variable `KEYORDER_ARROW_NATIVE=false`), an unknown version of the "
-        "client library, or numba missing: record by record through the Python client, with the same results.",
+        "`consume_arrow()` fetches through the C library directly into Arrow buffers. With `false`, with an unknown "
+        "version of the client library or without numba it reads record by record through the Python client, with "
+        "the same results. The environment variable `KEYORDER_ARROW_NATIVE=false` switches both options off.",
     ),
     Setting(
         "keyorder.hold.max.messages",
@@ -230,49 +230,48 @@ CONSUMER = _table(
         "keyorder.gate",
         word("partition", "key"),
         "partition",
-        "what waits at a closed gate. `partition`: all records from the gate on. `key`: only those of keys "
-        "that moved, in memory, at most `keyorder.hold.max.messages` of a partition; when that is full the "
-        "whole partition waits. Some records are then returned behind later offsets of their partition, and "
-        "the commit stays at the oldest that waits; what was processed beyond it stands in the commit's "
-        "metadata, so that the next owner returns no record twice. Not for offsets that go through "
-        "transactions",
+        "What waits at a closed gate. `partition`: all records from the gate on. `key`: only records of keys "
+        "that moved. They are held in memory, at most `keyorder.hold.max.messages` per partition; when that is "
+        "full, the whole partition waits. With `key` some records are returned after later offsets of their "
+        "partition. The committed offset stays at the oldest record that waits, and the commit's metadata lists "
+        "what was processed beyond it, so that the next owner returns no record twice. `key` cannot be used with "
+        "`send_offsets_to_transaction()`.",
     ),
     Setting(
         "keyorder.gate.early.release",
         boolean,
         False,
-        "Only with `keyorder.gate=key`. Behind a gate that has been closed for 0.2 s, keys that have no "
-        "unread record in the origin flow at once, and the others as soon as the group has committed their "
-        "last one: a thread reads the origin's unread part beside the group "
-        "([protocol.md](protocol.md#early-release)), which costs that much network and processor time once "
-        "for each member with such a gate. Needs the right DescribeConfigs on the topic; not for compacted "
-        "topics, nor beside a listener with callbacks for keys (`UsageError` from `subscribe()`). "
-        "`Gate.early_release` says how far it is.",
+        "Only with `keyorder.gate=key`. When a gate has been closed for 0.2 s, keys without an unread record in "
+        "the origin are released at once, and each other key when the group has committed its last record there. "
+        "To know these keys, each member with such a gate reads the unread part of the origin once, in a thread "
+        "of its own ([protocol.md](protocol.md#early-release)). Needs DescribeConfigs on the topic. Not for "
+        "compacted topics, and not with a listener that has callbacks for keys (`UsageError` from `subscribe()`). "
+        "`Gate.early_release` shows the progress.",
     ),
     Setting(
         "keyorder.gate.early.release.max.keys",
         positive,
         100_000,
-        "The most keys of a topic's unread parts kept in memory for that, about 100 bytes each. With more of "
-        "them the gate's keys wait as without it, and `Gate.early_release` says `given up`.",
+        "The most keys per topic that early release keeps in memory, about 100 bytes each. With more keys the "
+        "gate's records wait as they do without early release, and `Gate.early_release` shows `given up`.",
     ),
     Setting(
         "keyorder.strays",
         word("deliver", "fail", "dead-letter"),
         "deliver",
-        "What happens with a *misplaced record* (stray), one that a late or foreign writer put where its key "
-        "did not live then: `deliver` it where it is found, `fail` with `StrayError` until the application "
-        "seeks past it, or `dead-letter` it. In every case it is counted (`consumer.strays`) and logged "
-        "(`keyorder.strays`).",
+        "What happens to a *misplaced record* (stray): one that lies in a partition to which its key did not "
+        "belong, because a late writer or another kind of producer wrote it. `deliver` returns it where it is "
+        "found, `fail` raises `StrayError` until the application seeks past it, `dead-letter` writes it to another "
+        "topic. It is always counted (`consumer.strays`) and logged (logger `keyorder.strays`).",
     ),
     Setting(
         "keyorder.strays.dead.letter.topic",
         text,
         None,
-        "The topic that takes them under `dead-letter`; it has to exist and must not be one that is read "
-        "here. Headers `keyorder-stray-topic`, `-partition`, `-offset`, `-timestamp`, `-group`, `-home` and "
-        "`-epoch` are added; a dead letter is acknowledged before a position passes it, and may come twice "
-        "after a crash.",
+        "The topic for misplaced records under `dead-letter`. It must exist, and this consumer must not read it. "
+        "Each record there has the headers `keyorder-stray-topic`, `-partition`, `-offset`, `-timestamp`, `-group`, "
+        "`-home` and `-epoch`. It is acknowledged before the group's offset passes the original, and may be written "
+        "twice after a crash.",
     ),
     *_METRICS,
 )

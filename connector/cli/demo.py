@@ -53,7 +53,7 @@ def demo(
 
     Producers send the same records to two topics, one with keyorder's clients and one with stock clients. A consumer
     group reads each. Both topics grow at the same moments, a member joins and one is killed. A checker then judges
-    what the clients recorded. Exit code 1 when a record of keyorder's topic was lost or out of order.
+    what the clients recorded. Exit code 1 when the checker finds a fault in what keyorder delivered.
     """
     settings = DemoSettings(
         report_dir=report_dir,

@@ -189,7 +189,7 @@ class CorruptRecordError(OrderError):
         if not self.where:
             return self.detail
         return (
-            f"{self.where}: {self.detail}; every client that needs this record stops. Write the last good value of its key "
+            f"{self.where}: {self.detail}; every client that needs this record stops. Write the last good value of that key "
             "again (for a lease or a READY of a writer that has ended, a null value), then restart the client"
         )
 

@@ -71,7 +71,7 @@ def test_a_stray_stops_a_group_that_says_fail(kafka: KafkaUnderTest, topic_name:
                 consumer.seek(TopicPartition(error.topic, error.partition, error.offset + 1))
             errors.append(error)
 
-    assert "find the writer" in str(errors[0])
+    assert "find the producer" in str(errors[0])
     assert len({(m.partition(), m.offset()) for m in passed}) == len(passed)
     stock = {(m.key() or b"").decode() for m in passed if m.value() == b"stock"}
     assert stock == set(KEYS) - misplaced

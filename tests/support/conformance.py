@@ -42,9 +42,9 @@ _SECTIONS = {
 _MEANINGS = {
     "exact": "the same behaviour, from clients of a stock cluster",
     "equivalent": "another mechanism with the same result for the application",
-    "beyond": "more than the text asks, or a fixed gap in it",
-    "impossible": "needs a changed broker, or concerns its inside alone",
-    "not yet": "missing, in whole or in the part that counts",
+    "beyond": "more than the KIP asks for, or a gap of the KIP that is closed here",
+    "impossible": "needs a changed broker, or concerns the broker's internals only",
+    "not yet": "missing, entirely or in its essential part",
 }
 
 
@@ -120,10 +120,11 @@ def page(known: Mapping[str, Entry], shown: Mapping[str, Sequence[str]]) -> str:
     lines = [
         "# Conformance",
         "",
-        "What keyorder does of each behaviour in KIP-253, KIP-694, KIP-903 and KIP-280, none of which a stock cluster has",
-        "(KIP-903 it has for its brokers), and which tests show it. Made by `make docs` from `docs/conformance.toml` and the",
-        "`kip` marks of the tests; a test compares this page with both. `make conformance-removal` takes each behaviour out of a",
-        "copy of the code, at the places that `docs/conformance_spots.toml` names, and sees its tests fail.",
+        "KIP-253, KIP-694 and KIP-280 are proposals that no stock cluster implements; KIP-903 is implemented for brokers, not",
+        "for clients. This page lists each behaviour that they describe, what keyorder does about it, and the tests that show",
+        "it. `make docs` makes the page from `docs/conformance.toml` and the `kip` marks of the tests.",
+        "`make conformance-removal` removes each behaviour from a copy of the code, at the places in",
+        "`docs/conformance_spots.toml`, and requires its tests to fail.",
         "",
         *_summary(behaviours, shown),
         *_missing(behaviours),
@@ -160,7 +161,7 @@ def _summary(behaviours: Sequence[Entry], shown: Mapping[str, Sequence[str]]) ->
     return [
         *lines,
         "",
-        f"Of {len(core)} core behaviours (their ids are in **bold**) {len(done)} are there, each with a test that shows it; "
+        f"Of {len(core)} core behaviours (their ids are in **bold**) {len(done)} are implemented, each with a test; "
         f"{sum(len(names) for names in shown.values())} marks stand on "
         f"{len({name for names in shown.values() for name in names})} tests.",
     ]
