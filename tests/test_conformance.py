@@ -98,7 +98,7 @@ def test_the_page_shows_what_it_is_given() -> None:
     assert "| **K253-01** | a \\| b. | exact | so. | `tests/test_x.py::test_y` |" in text
     assert "- **C-01** a \\| b. *no time.*" in text
     assert "| exact | the same behaviour, from clients of a stock cluster | 1 | 0 | 0 | 0 | 0 | 1 |" in text
-    assert "Of 2 core behaviours (their ids are in **bold**) 1 are there" in text
+    assert "Of 2 core behaviours (their ids are in **bold**) 1 are implemented" in text
     assert "Nothing is missing." in conformance.page({"K253-01": entry}, {})
 
 
