@@ -23,7 +23,7 @@ EVERYWHERE := tests/integration/test_growth.py tests/integration/test_groups.py 
               tests/connector/cli/test_topics.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure clean
+.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen soak connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -126,6 +126,9 @@ parity-upstream: $(UPSTREAM_ENV)/.installed  ## confluent-kafka's own tests and 
 
 connect-parity: $(STAMP)  ## Connect's data, converters, transforms and REST beside Kafka Connect's own on a JVM
 	@KEYORDER_CONNECT_CASES=3000 $(BIN)/python -Im pytest tests/connector/connect/jvm -q -n 0 --timeout=1200
+
+soak: $(STAMP)  ## a steady load with changes and kills: does memory, do descriptors, threads grow? MINUTES= SEED= KEEP=1
+	@PYTHONPATH=tests $(BIN)/python tests/faults/soak.py --minutes $(or $(MINUTES),45) $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep)
 
 lint: $(STAMP)  ## format, lint, types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

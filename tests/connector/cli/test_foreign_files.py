@@ -19,7 +19,7 @@ from keyorder.connector.topology.scaling_policy import load_policies
 from keyorder.partitioner.errors import ConfigError, KeyorderError
 from support.mutations import DEEP, JSON, changed, mutated, texts
 
-NEARLY = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+NEARLY = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 PROPERTIES = r"""# by hand
 bootstrap.servers = localhost:9092
 security.protocol: SASL_SSL
