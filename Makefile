@@ -6,6 +6,9 @@ STAMP  := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
 OLDEST := build/oldest
+SHIPPED := build/shipped
+AUDIT  := build/audit
+EXTRAS ?= arrow,compact,connect,demo,jre,local,metrics,postgresql,spark
 OLDEST_CLIENT := $(shell sed -n 's/^ *"confluent-kafka>=\([0-9.]*\)".*/\1/p' pyproject.toml)
 UPSTREAM_ENV := build/upstream$(if $(CLIENT),-$(CLIENT))
 UPSTREAM_NEEDS := pytest-asyncio requests-mock avro six
@@ -23,7 +26,7 @@ EVERYWHERE := tests/integration/test_growth.py tests/integration/test_groups.py 
               tests/connector/cli/test_topics.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen soak connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure clean
+.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen soak audit sbom connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -129,6 +132,27 @@ connect-parity: $(STAMP)  ## Connect's data, converters, transforms and REST bes
 
 soak: $(STAMP)  ## a steady load with changes and kills: does memory, do descriptors, threads grow? MINUTES= SEED= KEEP=1
 	@PYTHONPATH=tests $(BIN)/python tests/faults/soak.py --minutes $(or $(MINUTES),45) $(if $(SEED),--seed $(SEED)) $(if $(KEEP),--keep)
+
+# What a user installs, without the tools of a checkout, is what is audited; the auditing tools are beside it.
+$(SHIPPED)/.installed-$(EXTRAS): pyproject.toml _version.py
+	@rm -rf $(SHIPPED) && $(PYTHON) -m venv $(SHIPPED)
+	@$(SHIPPED)/bin/pip install --quiet --upgrade pip
+	@$(SHIPPED)/bin/pip install --quiet --progress-bar on '.[$(EXTRAS)]'
+	@touch '$@'
+
+$(AUDIT)/.installed: Makefile
+	@$(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/pip install --quiet --upgrade pip
+	@$(AUDIT)/bin/pip install --quiet --progress-bar on 'pip-audit>=2.10,<3' 'cyclonedx-bom>=7.5,<8'
+	@touch $@
+
+audit: $(SHIPPED)/.installed-$(EXTRAS) $(AUDIT)/.installed  ## known vulnerabilities of what keyorder installs with its extras; EXTRAS=a,b for some
+	@$(SHIPPED)/bin/pip freeze --exclude keyorder --exclude pip --exclude setuptools > build/shipped.txt
+	@$(AUDIT)/bin/pip-audit --requirement build/shipped.txt --no-deps --disable-pip --strict --progress-spinner off
+
+sbom: $(SHIPPED)/.installed-$(EXTRAS) $(AUDIT)/.installed  ## build/sbom.json: what keyorder installs with its extras, as CycloneDX; EXTRAS=a,b for some
+	@$(AUDIT)/bin/cyclonedx-py environment $(SHIPPED)/bin/python --pyproject pyproject.toml --output-format JSON --output-file build/sbom.json
+	@echo "build/sbom.json: $$(grep -c bom-ref build/sbom.json) entries"
 
 lint: $(STAMP)  ## format, lint, types
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

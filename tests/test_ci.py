@@ -57,6 +57,24 @@ def test_the_workflow_runs_what_a_change_has_to_pass() -> None:
     assert {"push", "pull_request"} <= set(WORKFLOW[True])  # YAML's word for `on`
 
 
+def test_dependencies_are_audited_and_listed() -> None:
+    """On every push, with all that a user can install; the list is kept even where the audit fails, so it comes first."""
+    job = JOBS["dependencies"]
+    assert "if" not in job
+    assert commands(job) == ["make sbom", "make audit"]
+    kept = [step["with"]["path"] for step in job["steps"] if step.get("uses", "").startswith("actions/upload-artifact")]
+    assert kept == ["build/sbom.json"]
+    assert "build/sbom.json" in MAKEFILE
+    extras = re.search(r"^EXTRAS \?= (.*)$", MAKEFILE, re.MULTILINE)
+    known = re.search(
+        r"^\[project\.optional-dependencies\]\n(.*?)^\[", (ROOT / "pyproject.toml").read_text(), re.M | re.S
+    )
+    assert extras is not None
+    assert known is not None
+    tools = {"docs", "parity", "dev"}
+    assert set(extras[1].split(",")) == set(re.findall(r"^([a-z]+) = ", known[1], re.MULTILINE)) - tools
+
+
 def test_the_workflow_has_every_python_and_kafka() -> None:
     """The lowest Python that pyproject.toml allows and all after it; every Kafka that local clusters know, once."""
     pythons = matrix(JOBS["check"])["python"]
