@@ -142,16 +142,17 @@ def _run(folder: Path, test: str, environment: Mapping[str, str], more: Iterable
                         process.wait()
                         ended = True
                     size = now
+        told = log.read_text(encoding="utf-8", errors="replace").strip()[-300:]
         found: dict[str, Outcome] = {}
         for line in said.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
             name = entry["test"].partition("::")[2] or "(the file)"
             if entry["outcome"] == "began":
-                found.setdefault(name, Outcome("ended", f"the process ended with {process.returncode}"))
+                found.setdefault(name, Outcome("ended", f"the process ended with {process.returncode}: {told}"))
             elif name not in found or found[name].what in ("ended", "passed"):
                 found[name] = Outcome(entry["outcome"], entry["why"])
         if not found:
-            found["(the file)"] = Outcome("ended", log.read_text(encoding="utf-8", errors="replace").strip()[-300:])
+            found["(the file)"] = Outcome("ended", told)
         return found
 
 
