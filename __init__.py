@@ -50,15 +50,18 @@ _HOME_OF = {
     "TopicDescription": ".connector.operations.description",
     "__version__": "._version",
 }
+_MODULES = ("aio", "errors")  # public ones, which `import keyorder` alone makes known too
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
+    if name not in _HOME_OF and name not in _MODULES:
         raise AttributeError(f"module 'keyorder' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f".{name}", "keyorder")
     return getattr(import_module(_HOME_OF[name], "keyorder"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

@@ -61,8 +61,7 @@ class LogOffsets:
 
     def earliest(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The log starts. Raises NotAuthorizedError, BrokerUnreachableError (no leader answered in time)."""
-        # Any client can tell: no second one is opened for it.
-        return self._list(places, _EARLIEST, _COMMITTED if _COMMITTED in self._idle else _UNCOMMITTED, timeout)
+        return self._list(places, _EARLIEST, self._any(), timeout)
 
     def stable_ends(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
         """The last stable offsets: the end for a read_committed reader. Raises as `earliest`."""
@@ -108,7 +107,7 @@ class LogOffsets:
 
     def listed(self, topic: str, timeout: float) -> Any:
         """The cluster's metadata of one topic, as Consumer.list_topics gives it: a look that does not make the topic."""
-        return self._lending(_UNCOMMITTED, lambda client: client.list_topics(topic, timeout))
+        return self._lending(self._any(), lambda client: client.list_topics(topic, timeout))
 
     def close(self) -> None:
         """Release the clients; they are made again when needed."""
@@ -124,6 +123,10 @@ class LogOffsets:
             idle = [name for name in self._idle if now - self._returned_at[name] >= seconds]
             clients = [self._idle.pop(name) for name in idle]
         clients.clear()
+
+    def _any(self) -> str:
+        """For what any client can tell: no second one is opened. The first is the one that control topics are read by."""
+        return _UNCOMMITTED if _UNCOMMITTED in self._idle and _COMMITTED not in self._idle else _COMMITTED
 
     def _list(self, places: Iterable[Place], what: int, isolation: str, timeout: float) -> dict[Place, int]:
         wanted = [TopicPartition(topic, partition, what) for topic, partition in places]
