@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from ...partitioner.gates.ahead import Ahead
 from ...partitioner.gates.gate import Gate
@@ -41,7 +41,8 @@ class Seen:
 
     eof: the newest end of partition that the library told, -1 for none. end, end_at: an end of the log, and a time by which
     it was known. settled_end: an earlier one: what lies below it was written before the newest look at the control topic
-    began. strays_up_to: next offset after the last misplaced record that was counted.
+    began. strays_up_to: next offset after the last misplaced record that was counted. untold: an end of partition of which
+    the application hears behind the records that are held.
     """
 
     eof: int = -1
@@ -49,6 +50,7 @@ class Seen:
     end_at: float = -inf
     settled_end: int = -1
     strays_up_to: int = 0
+    untold: Message | None = None
 
     def passed(self, offset: int) -> None:
         """Nothing below this offset shows any more."""

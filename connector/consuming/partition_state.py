@@ -124,7 +124,7 @@ class PartitionState:
         self.held.clear()
         self.gates.begin_again()
         self.released = 0
-        self.seen.eof = -1
+        self.seen.eof, self.seen.untold = -1, None
         self.fetch.paused_for_hold = False
         self.earlier.given = Ahead(self._returned, frozenset(missing)) if missing else None
         self.fetched = min(missing, default=self._returned)

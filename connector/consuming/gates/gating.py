@@ -368,6 +368,9 @@ class Gatekeeper:
             self._assignment.out.ready.append(batch)
         if self._settings.gate_keys and owned.held and owned.gates.limit != owned.gates.sealed_at:
             self._let_keys_go(owned, view, opened)
+        if owned.seen.untold is not None and not owned.held:
+            self._assignment.out.ready.append(owned.seen.untold)
+            owned.seen.untold = None
         # Where keys go early the rest may wait for long: room for others is enough then.
         enough = 0 if self._early is None else self._settings.hold_limit // 2
         if owned.fetch.paused_for_hold and len(owned.held) <= enough:

@@ -245,7 +245,9 @@ class Intake:
             if owned is not None and owned.fetch.running:
                 owned.seen.passed(offset_of(message))
                 self._ended = True
-            if self._settings.partition_eof:
+            if self._settings.partition_eof and owned is not None and owned.held:
+                owned.seen.untold = message
+            elif self._settings.partition_eof:
                 self._out.ready.append(message)
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and owned is not None:
             self._out_of_range(owned)
