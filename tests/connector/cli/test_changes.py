@@ -69,7 +69,7 @@ def test_a_plan_tells_what_moves_who_lags_and_what_to_know(
         "keys-move", "stock-writers", "no-ordered-writer", "switch-off",
     ]  # fmt: skip
     people = keyorder("topics", "plan", *to_one, output="table")
-    assert "not known: no earlier change" in people.out
+    assert "unknown before the first change" in people.out
     assert f"{group} (6 records)" in people.err
     assert admin.timeline(topic_name).newest.count == 2
 
