@@ -24,6 +24,8 @@ from support.rights import PARTS, grant_exactly, rights
 
 SECRET = "s3cret-of-the-app"
 RIGHTS = [right for right in rights() if right.role in PARTS]
+#: Each right that lacks costs four tries of a Spark task: minutes.
+SLOW = {"exactly-once spark sink": pytest.mark.long}
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +149,7 @@ def stage(guarded: KafkaUnderTest, topic_name: str, tmp_path: Path, request: pyt
 
 
 @pytest.mark.timeout(1200)  # a refused task of Spark is tried again before its query ends
-@pytest.mark.parametrize("role", PARTS)
+@pytest.mark.parametrize("role", [pytest.param(role, marks=SLOW.get(role, ())) for role in PARTS])
 def test_the_rights_of_a_part_are_enough_and_each_is_needed(stage: Stage, role: str) -> None:
     """With exactly these it works; without any one of them one NotAuthorizedError names the resource, and no secret."""
     stage.prepare(role)
