@@ -163,7 +163,7 @@ check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, un
 	@$(MAKE) --no-print-directory -j 2 lint pure
 
 pure: $(STAMP)  # the tests of make check
-	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker and not slow and not long" --ignore=tests/model --ignore=tests/simulation -n 3 --dist worksteal  # these: make test
+	@$(BIN)/python -Im pytest tests -q -m "not kafka and not docker and not slow and not long" --without-services --ignore=tests/model --ignore=tests/simulation -n 3 --dist worksteal  # these: make test
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
 	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800

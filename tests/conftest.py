@@ -17,11 +17,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
+from support.broker_files import needs_services
 from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKafka
 from support.second_look import SecondLook
 
@@ -68,6 +70,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run up to eight tests that failed beside others again, alone",
     )
+    group.addoption(
+        "--without-services",
+        action="store_true",
+        help='pass by files of which -m "not kafka" would leave nothing',
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --without-services: what needs one in each of its tests is not even read. `-m "not kafka"` leaves out the rest."""
+    if not config.getoption("--without-services") or not collection_path.match("test_*.py"):
+        return None
+    return needs_services(collection_path.read_text(encoding="utf-8")) or None
 
 
 def pytest_configure(config: pytest.Config) -> None:

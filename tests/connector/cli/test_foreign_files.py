@@ -69,6 +69,7 @@ def refused(call: Any, error: type[KeyorderError] = ConfigError) -> bool:
     return False
 
 
+@pytest.mark.slow
 @NEARLY
 @given(changed(PROPERTIES) | st.text(max_size=30))
 @example("a=\\ud83d")

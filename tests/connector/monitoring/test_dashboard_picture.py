@@ -88,6 +88,7 @@ def test_two_vectors_are_not_combined() -> None:
         answer("up - lag", NOW)
 
 
+@pytest.mark.slow
 def test_every_panel_is_drawn_where_the_dashboard_has_it(tmp_path: Path) -> None:
     """The dashboard's own file is understood whole, also where nothing was scraped; 24 columns are 1200 pixels."""
     board = json.loads(BOARD.read_text())
