@@ -14,6 +14,7 @@ from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthor
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata, patiently, topic_config, wait_for_partitions
+from .rights import require_new
 
 PARTITIONS = 8
 _BOTH = {CONTROL_TOPIC, WRITERS_TOPIC}
@@ -38,12 +39,18 @@ def all_writer_slots() -> list[Slot]:
 
 
 def existing(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> bool:
-    """Whether both control topics are there. Raises BrokerUnreachableError, ConfigError for foreign ones."""
-    return not _not_seen(admin, bootstrap_servers, timeout)
+    """Whether both control topics are there.
+
+    Raises BrokerUnreachableError, ConfigError for foreign ones, NotAuthorizedError for one that is hidden from this user.
+    """
+    missing = _not_seen(admin, bootstrap_servers, timeout)
+    for name in missing:
+        require_new(admin, bootstrap_servers, name)
+    return not missing
 
 
 def _not_seen(admin: AdminClient, bootstrap_servers: str, timeout: float) -> list[str]:
-    """Control topics that the cluster does not show. Raises as `existing`."""
+    """Control topics that the cluster does not show. Raises BrokerUnreachableError, ConfigError for foreign ones."""
     topics = cluster_metadata(admin, bootstrap_servers, timeout).topics
     for name in _BOTH & topics.keys():
         count = len(topics[name].partitions)

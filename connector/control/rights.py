@@ -67,9 +67,3 @@ def require_new(admin: AdminClient, bootstrap_servers: str, topic: str, timeout:
     """
     with suppress(TopicNotFoundError, KafkaOperationError):
         described(admin, topic, bootstrap_servers, timeout)
-
-
-def require_visible(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> None:
-    """Stop if a control topic does not show because this user may not describe it. Raises NotAuthorizedError."""
-    for name in _CONTROL:
-        require_new(admin, bootstrap_servers, name, timeout)

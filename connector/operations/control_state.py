@@ -17,7 +17,6 @@ from ...partitioner.writers.members import Member, WriterSet
 from .. import clock
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import PARTITIONS, all_writer_slots, existing
-from ..control.rights import require_visible
 from ..control.timelines import Timelines
 from ..refusals import ClusterAdmin
 
@@ -54,7 +53,6 @@ class ControlState:
         """
         if self._reader is None:
             if not existing(self._admin, self._servers):
-                require_visible(self._admin, self._servers)
                 return
             self._reader = ControlReader(self._config, fetch_wait_ms=100)
             self._reader.add([*((CONTROL_TOPIC, p) for p in range(PARTITIONS)), *all_writer_slots()])

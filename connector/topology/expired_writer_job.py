@@ -15,7 +15,6 @@ from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import all_writer_slots, existing
-from ..control.rights import require_visible
 from ..kafka_errors import translate
 from ..refusals import ClusterAdmin
 from .periodic import Periodic
@@ -42,9 +41,7 @@ class ExpiredWriterJob(Periodic):
     def run(self) -> Mapping[str, object] | None:
         """Read on, and erase what may go. Raises NotAuthorizedError, BrokerUnreachableError and kin; nothing is half-done."""
         if self._reader is None:
-            admin = ClusterAdmin(self._config)
-            if not existing(admin, self._servers):
-                require_visible(admin, self._servers)
+            if not existing(ClusterAdmin(self._config), self._servers):
                 return None
             self._reader = ControlReader(self._config, fetch_wait_ms=50)
             self._reader.add(all_writer_slots())
