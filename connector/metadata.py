@@ -161,19 +161,19 @@ def _result(future: Future[T], seconds: float, ended: Callable[[], bool]) -> T:
     return future.result(0 if ended() else max(left, 0))
 
 
-def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = _PREFETCH) -> None:
+def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = _PREFETCH, questions: int = 1) -> None:
     """Let a new client find the topic's leaders before it is used; returns when it has, or after `timeout` seconds.
 
     A client connects when it is first used. What it cannot send at once, for want of a connection or a leader, the library
-    tries again on a timer: a producer's id after half a second, an assigned partition after a whole one. What is wrong
+    again on a timer: a producer's id after half a second, an assigned partition after a whole one. What is wrong
     with the cluster is left for that use to say.
 
-    The first answer comes from the address that was given. Only the next questions go to the brokers that it has named, and
-    connect to them: after one alone every fourth id took the half second, after three none of two hundred.
+    questions: how often it asks. The first answer comes from the address that was given; the next questions go to the
+    brokers that it has named, and connect to them.
     """
     deadline = clock.now() + timeout
     with suppress(KafkaException):
-        for _ in range(_QUESTIONS):
+        for _ in range(questions):
             if (left := deadline - clock.now()) > 0:
                 client.list_topics(topic, timeout=left)
 
@@ -181,10 +181,11 @@ def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = 
 def take_id(producer: Producer, topic: str, timeout: float) -> None:
     """`init_transactions(timeout)` of a new producer, sooner. topic: one that is there, of which the broker is asked.
 
+    After one question every fourth id still took the half second, after three none of two hundred.
     Raises what `init_transactions` raises.
     """
     began = clock.now()
-    prefetch_metadata(producer, topic, _PREFETCH if timeout < 0 else min(_PREFETCH, timeout))
+    prefetch_metadata(producer, topic, _PREFETCH if timeout < 0 else min(_PREFETCH, timeout), _QUESTIONS)
     producer.init_transactions(timeout if timeout < 0 else max(0.0, timeout - (clock.now() - began)))
 
 

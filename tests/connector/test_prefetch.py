@@ -39,7 +39,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_it_asks_three_times_within_its_time(now: list[float]) -> None:
     """The first answer comes from the address that was given, the next ones from brokers."""
     client: Any = _Client(now, 0.5)
-    prefetch_metadata(client, "t", 2.0)
+    prefetch_metadata(client, "t", 2.0, questions=3)
     assert client.asked == [2.0, 1.5, 1.0]
 
 
@@ -49,7 +49,7 @@ def test_it_stops_at_the_first_question_without_an_answer(
 ) -> None:
     """What is wrong is for the use to say."""
     client: Any = _Client(now, seconds, fails)
-    prefetch_metadata(client, "t", 2.0)
+    prefetch_metadata(client, "t", 2.0, questions=3)
     assert len(client.asked) == asked
 
 
