@@ -209,7 +209,7 @@ class Gatekeeper:
         ordered = self._settings.ordered and view.timeline.ordered
         room = self._settings.hold_limit - sum(len(owned.held) for owned in some)
         for owned in some:
-            near = False
+            blockers: set[tuple[int, int]] = set()
             gate = opened.first_closed(owned.partition) if ordered else None
             owned.gates.closed = gate
             owned.gates.limit = inf if gate is None else gate.begins
@@ -236,7 +236,6 @@ class Gatekeeper:
                 blockers = opened.blockers(gate)
                 waited.update((topic, q) for q, _ in blockers)
                 waited.update((topic, q) for each in closed[1:] for q, _ in opened.blockers(each))
-                near = self._near(topic, blockers)
             self._announce(owned, view, opened)
             if owned.gates.unannounced is not None:
                 self._unannounced.add(topic)
@@ -248,7 +247,9 @@ class Gatekeeper:
                 continue
             if owned.fetched < owned.gates.limit:
                 to_fetch.append(owned)
-            elif owned.gates.sealed_at is None and (self._settings.gate_keys or (near and owned.backlog <= room)):
+            elif owned.gates.sealed_at is None and (
+                self._settings.gate_keys or (gate is not None and owned.backlog <= room and self._near(topic, blockers))
+            ):
                 to_fetch.append(owned)
                 room -= owned.backlog
         if self._early is not None:
