@@ -54,13 +54,13 @@ _MODULES = ("aio", "errors")  # public ones, which `import keyorder` alone makes
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF and name not in _MODULES:
-        raise AttributeError(f"module 'keyorder' has no attribute {name!r}")
     from importlib import import_module
 
     if name in _MODULES:
         return import_module(f".{name}", "keyorder")
-    return getattr(import_module(_HOME_OF[name], "keyorder"), name)
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name], "keyorder"), name)
+    raise AttributeError(f"module 'keyorder' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -216,8 +216,9 @@ def _lease_terms(
     renew_interval = value["keyorder.lease.renew.interval.ms"]
     margin = value["keyorder.lease.margin.ms"]
     least = renew_interval + delivery + margin + _LEASE_SLACK
+    lease = value["keyorder.lease.ms"]
     return LeaseTerms(
-        lease=PRODUCER["keyorder.lease.ms"].read(ours, default=max(45_000, round(least * 1000))),
+        lease=lease if "keyorder.lease.ms" in ours else max(lease, least),
         renew_interval=renew_interval,
         delivery_timeout=delivery,
         margin=margin,

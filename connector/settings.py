@@ -93,9 +93,9 @@ class Setting:
     meaning: str
     shown: str = ""
 
-    def read(self, config: Mapping[str, Any], default: Any = None) -> Any:
-        """Its value. default: another one than its own. Raises ConfigError."""
-        return self.parse(config, self.name, self.default if default is None else default)
+    def read(self, config: Mapping[str, Any]) -> Any:
+        """Its value. Raises ConfigError."""
+        return self.parse(config, self.name, self.default)
 
     @property
     def default_shown(self) -> str:
