@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 from keyorder import TopicAdmin
 from keyorder.connector.log_offsets import LogOffsets
 
@@ -29,6 +30,14 @@ def columns(count: int) -> Any:
 
     keys, values = rows(count)
     return pa.RecordBatch.from_pydict({"key": keys, "value": values})
+
+
+def make_unmanaged(bench: Bench, name: str) -> str:
+    """A topic as Kafka makes it, of which keyorder has heard nothing."""
+    topic = bench.topic(name)
+    admin = AdminClient(bench.config)  # kept: one that is collected answers nothing
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    return topic
 
 
 def make(bench: Bench, name: str, grown: bool = False) -> str:

@@ -10,12 +10,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 from confluent_kafka.aio import AIOConsumer as RawAIOConsumer
 from keyorder import OrderedConsumer, OrderedProducer
 from keyorder.aio import AIOConsumer
 
-from .columns import PARTITIONS, columns, ends, make, producer_settings, raw_producer, rows, send_all
+from .columns import PARTITIONS, columns, ends, make, make_unmanaged, producer_settings, raw_producer, rows, send_all
 from .harness.bench import Bench
 from .harness.measure import Figure, Goal, Measure, Result
 
@@ -121,9 +120,7 @@ def _is_record(message: Any) -> bool:
 
 def _filled(bench: Bench, kind: str, count: int) -> str:
     if kind == "unmanaged topic":
-        topic = bench.topic("read")
-        admin = AdminClient(bench.config)
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+        topic = make_unmanaged(bench, "read")
         producer = raw_producer(bench)
         send_all(producer.produce, producer.poll, topic, rows(count))
         producer.flush()

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 from keyorder import OrderedConsumer, OrderedProducer
 from keyorder.connector import clock
 
-from .columns import PARTITIONS, make
+from .columns import PARTITIONS, make, make_unmanaged
 from .harness.bench import Bench, Pairs
 from .harness.measure import Figure, Goal, Measure, Result
 from .harness.spread import Spread, percentile
@@ -77,12 +76,9 @@ def _added(pairs: Pairs, name: str) -> Spread:
 
 
 def _topic(bench: Bench, kind: str) -> str:
-    if kind != "unmanaged topic":
-        return make(bench, "latency", grown=kind == "grown topic")
-    topic = bench.topic("latency")
-    admin = AdminClient(bench.config)  # kept: one that is collected answers nothing
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    return topic
+    if kind == "unmanaged topic":
+        return make_unmanaged(bench, "latency")
+    return make(bench, "latency", grown=kind == "grown topic")
 
 
 def _run(
