@@ -195,11 +195,11 @@ docs: $(STAMP)  ## tables and pages that are made from the code and its tests, a
 	@$(BIN)/python tests/support/conformance.py --write
 	@$(BIN)/python tests/support/spark_suites.py --write
 	@$(BIN)/python tests/support/client_parity.py --write
-	@$(BIN)/python tests/support/connect_docs.py --write
+	@PYTHONPATH=tests $(BIN)/python tests/support/connect_docs.py --write
 	@$(BIN)/python tests/support/sequence_diagrams.py --write
 	@$(BIN)/python tests/support/api_errors.py --write
-	@$(BIN)/python tests/support/config_tables.py --write
-	@$(BIN)/python tests/support/bench_table.py --write
+	@PYTHONPATH=tests $(BIN)/python tests/support/config_tables.py --write
+	@PYTHONPATH=tests $(BIN)/python tests/support/bench_table.py --write
 	@PYTHONPATH=tests $(BIN)/python tests/support/connect_cases.py --write
 	@PYTHONPATH=tests $(BIN)/python tests/support/connect_rest_rules.py --write
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -Im mkdocs build --quiet && echo "==> build/site/index.html"

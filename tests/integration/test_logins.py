@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,21 +14,9 @@ from keyorder.connector import clock
 from keyorder.errors import NotAuthorizedError
 from support.groups import group_config, read
 from support.rights import grant_exactly, rights
-from support.tls import Door, TlsKafka, token
+from support.tls import PASSWORD, Door, TlsKafka, token
 
 pytestmark = pytest.mark.process_supplier("the broker's listeners are set by its node's own properties")
-
-PASSWORD = "marked-login-5ecret"
-
-
-@pytest.fixture(scope="module")
-def tls(
-    start_kafka: object, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TlsKafka]:
-    """One broker for the file."""
-    started = TlsKafka(tmp_path_factory.mktemp("logins"), "app", PASSWORD, pytestconfig.getoption("--kafka-version"))
-    yield started
-    started.stop()
 
 
 class Tokens:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,11 +13,10 @@ from keyorder.connector.doctor.topics import check_topic
 from keyorder.connector.group_gates import GroupOffsets
 from keyorder.connector.topology.load import LoadMeter
 from keyorder.partitioner.errors import NotAuthorizedError, TopicNotFoundError, UnmanagedTopicError
-from support.cluster import ClusterSpec, KafkaUnderTest
-from support.rights import CLIENTS, PARTS, Right, grant_exactly, rights
+from support.cluster import KafkaUnderTest
+from support.rights import CLIENTS, PARTS, SECRET, Right, grant_exactly, rights
 from support.spark_source import create
 
-SECRET = "s3cret-of-the-app"
 #: As confluent_kafka tells of them.
 CLIENTS_OWN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -28,15 +26,6 @@ CLIENTS_OWN = {
 #: What the end of a transaction says where a record in it was refused: which of them depends on what the client learns first.
 OF_A_REFUSED_TRANSACTION = {KafkaError._STATE, KafkaError.INVALID_TXN_STATE}
 RIGHTS = [right for right in rights() if right.role in CLIENTS]
-
-
-@pytest.fixture(scope="module")
-def guarded(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
-    """A broker with an authoriser, and control topics that are there."""
-    started = start_kafka(ClusterSpec(1, {"root": "root-secret", "app": SECRET}))
-    TopicAdmin(started.client_config()).create("first", 1)
-    yield started
-    started.stop()
 
 
 class Stage:

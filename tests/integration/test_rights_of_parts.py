@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,23 +17,13 @@ from keyorder.connector.operations.overview import Overview
 from keyorder.partitioner.errors import KeyorderError
 from keyorder.streaming.data_source import KeyorderDataSource
 from pyspark.errors import PySparkException
-from support.cluster import ClusterSpec, KafkaUnderTest
+from support.cluster import KafkaUnderTest
 from support.connect_rig import group_settings, until
-from support.rights import PARTS, grant_exactly, rights
+from support.rights import PARTS, SECRET, grant_exactly, rights
 
-SECRET = "s3cret-of-the-app"
 RIGHTS = [right for right in rights() if right.role in PARTS]
 #: Each right that lacks costs four tries of a Spark task: minutes.
 SLOW = {"exactly-once spark sink": pytest.mark.long}
-
-
-@pytest.fixture(scope="module")
-def guarded(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[KafkaUnderTest]:
-    """A broker with an authoriser, and control topics that are there."""
-    started = start_kafka(ClusterSpec(1, {"root": "root-secret", "app": SECRET}))
-    TopicAdmin(started.client_config()).create("first", 1)
-    yield started
-    started.stop()
 
 
 class Stage:

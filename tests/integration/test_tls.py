@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,21 +22,11 @@ from support.commands import Command
 from support.connect_rig import RestClient, alone, group_settings, until, worker_settings
 from support.groups import group_config, read, read_by_turns
 from support.leaks import Sink
-from support.tls import Door, TlsKafka
+from support.tls import PASSWORD, Door, TlsKafka
 
 pytestmark = pytest.mark.process_supplier("the broker's listeners are set by its node's own properties")
 
-PASSWORD, KEY_PASSWORD = "marked-login-5ecret", "marked-key-5ecret"
-
-
-@pytest.fixture(scope="module")
-def tls(
-    start_kafka: object, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TlsKafka]:
-    """One broker for the file."""
-    started = TlsKafka(tmp_path_factory.mktemp("tls"), "app", PASSWORD, pytestconfig.getoption("--kafka-version"))
-    yield started
-    started.stop()
+KEY_PASSWORD = "marked-key-5ecret"
 
 
 @pytest.fixture(params=["mutual", "sasl"])

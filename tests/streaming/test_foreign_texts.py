@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from keyorder.partitioner.errors import ConfigError, CorruptRecordError, RecordVersionError
 from keyorder.streaming.sink.markers import Marker, decode_marker, encode_marker
 from keyorder.streaming.source.offsets import parse_offsets, parse_offsets_and_words, parse_partitions
+from support.mutations import DEEP, bytes_of, texts
 
 LARGEST = 2**63 - 1
 NUMBERS: st.SearchStrategy[Any] = st.one_of(
@@ -37,14 +37,6 @@ PARTITIONS = st.dictionaries(st.text(max_size=3), st.one_of(VALUES, st.lists(NUM
 MARKERS = st.fixed_dictionaries(
     {}, optional={"version": NUMBERS, "batch": NUMBERS, "rows": NUMBERS, "fingerprint": VALUES}
 )
-DEEP = "[" * 100_000
-
-
-def texts(documents: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
-    """JSON, JSON that was cut off, and any text."""
-    whole = documents.map(json.dumps)
-    cut = st.tuples(whole, st.integers(0, 40)).map(lambda pair: pair[0][: pair[1]])
-    return st.one_of(whole, cut, st.text(max_size=20))
 
 
 @given(texts(st.one_of(OFFSETS, VALUES)))
@@ -72,9 +64,7 @@ def test_partitions(text: str) -> None:
         assert all(type(p) is int and 0 <= p < 2**31 for _, p in found)
 
 
-@given(
-    texts(st.one_of(MARKERS, VALUES)).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=20)
-)
+@given(bytes_of(texts(st.one_of(MARKERS, VALUES))))
 @example(b'{"version": Infinity}')
 @example(b'{"version": 1, "batch": Infinity, "rows": 1, "fingerprint": "a"}')
 @example(DEEP.encode())

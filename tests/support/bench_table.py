@@ -1,4 +1,4 @@
-"""What a reader gains and pays, for docs/benchmarks.md, from its results: `python tests/support/bench_table.py --write`."""
+"""What a reader gains and pays, for docs/benchmarks.md, from its results: `make docs`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from support.generated import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, RESULTS = ROOT / "docs" / "benchmarks.md", ROOT / "benchmarks" / "results"
@@ -89,8 +91,4 @@ def _median(figure: dict[str, Any], side: str) -> float:
 
 
 if __name__ == "__main__":
-    made = page(PAGE.read_text(encoding="utf-8"))
-    if "--write" in sys.argv:
-        PAGE.write_text(made, encoding="utf-8")
-    elif made != PAGE.read_text(encoding="utf-8"):
-        sys.exit(f"{PAGE.name} is not up to date: python {sys.argv[0]} --write")
+    main(PAGE, page)

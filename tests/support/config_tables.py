@@ -1,11 +1,11 @@
-"""The tables of our settings in docs/configuration.md, from the code: `python tests/support/config_tables.py --write`."""
+"""The tables of our settings in docs/configuration.md, from the code: `make docs`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from keyorder.connector.settings import CONSUMER, PRODUCER, Table, markdown
+from support.generated import main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 TABLES = {"OrderedProducer": PRODUCER, "OrderedConsumer": CONSUMER}
@@ -28,8 +28,4 @@ def _rows(table: Table, told: set[str]) -> str:
 
 
 if __name__ == "__main__":
-    made = page(PAGE.read_text(encoding="utf-8"))
-    if "--write" in sys.argv:
-        PAGE.write_text(made, encoding="utf-8")
-    elif made != PAGE.read_text(encoding="utf-8"):
-        sys.exit(f"{PAGE.name} is not up to date: python {sys.argv[0]} --write")
+    main(PAGE, page)

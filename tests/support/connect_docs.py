@@ -1,12 +1,11 @@
 """The tables of docs/connect.md, made from the definitions in the code.
 
-python tests/support/connect_docs.py --write
+make docs
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 from keyorder.connector.connect.config.configdef import ConfigDef
@@ -17,6 +16,7 @@ from keyorder.connector.connect.runtime.settings import (
     distributed_definition,
     standalone_definition,
 )
+from support.generated import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "connect.md"
 _TABLE = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -45,7 +45,4 @@ def page(text: str) -> str:
 
 
 if __name__ == "__main__":
-    if "--write" in sys.argv:
-        PAGE.write_text(page(PAGE.read_text()))
-    elif page(PAGE.read_text()) != PAGE.read_text():
-        raise SystemExit("docs/connect.md is not what the code says: run make docs")
+    main(PAGE, page)

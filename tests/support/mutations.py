@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -85,3 +86,17 @@ def changed(*valid: str) -> st.SearchStrategy[str]:
         return text
 
     return made()
+
+
+def bytes_of(some: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
+    """Texts as UTF-8, lone surrogates as they are, and any bytes."""
+    return some.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=20)
+
+
+def refused(call: Callable[[], object], error: type[Exception]) -> bool:
+    """Whether it raised this typed error; another one goes on."""
+    try:
+        call()
+    except error:
+        return True
+    return False

@@ -21,6 +21,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 CLIENTS = ("consumer", "producer", "transactional producer", "creator", "controller")
 #: and test_rights_of_parts.py these.
 PARTS = ("spark source", "spark sink", "exactly-once spark sink", "connect worker", "compactor", "status", "doctor")
+#: The password of the user whose rights are tried; no error says it.
+SECRET = "s3cret-of-the-app"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 _ROW = re.compile(r"^\| ([a-z -]+) \| (topic|group|cluster|transactional id) \| `([^`]+)` \| (\w+) \| .* \|$", re.M)
 _TYPES = {

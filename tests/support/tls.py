@@ -34,6 +34,8 @@ from keyorder.connector.local.properties import HOST, ClusterPlan, Node, to_prop
 from support.cluster import PATIENT, ProcessKafka
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+#: Of the user who logs in; no log and no error says it.
+PASSWORD = "marked-login-5ecret"
 _DAY = timedelta(days=1)
 # ApiVersions, version 0, correlation id 7, no client id: a broker answers it to whoever is let in.
 _HELLO = struct.pack(">ihhih", 10, 18, 0, 7, -1)

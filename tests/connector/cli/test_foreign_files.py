@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -17,7 +16,7 @@ from keyorder.connector.local.properties import to_properties
 from keyorder.connector.local.state import load_state
 from keyorder.connector.topology.scaling_policy import load_policies
 from keyorder.partitioner.errors import ConfigError, KeyorderError
-from support.mutations import DEEP, JSON, changed, mutated, texts
+from support.mutations import DEEP, JSON, bytes_of, changed, mutated, refused, texts
 
 NEARLY = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 PROPERTIES = r"""# by hand
@@ -60,15 +59,6 @@ ODD_TEXTS = st.one_of(
 )
 
 
-def refused(call: Any, error: type[KeyorderError] = ConfigError) -> bool:
-    """Whether it raised this typed error; no other one."""
-    try:
-        call()
-    except error:
-        return True
-    return False
-
-
 @pytest.mark.slow
 @NEARLY
 @given(changed(PROPERTIES) | st.text(max_size=30))
@@ -82,7 +72,7 @@ def refused(call: Any, error: type[KeyorderError] = ConfigError) -> bool:
 def test_a_properties_file(text: str) -> None:
     """Text that any client can have, or ConfigError."""
     found: dict[str, str] = {}
-    if not refused(lambda: found.update(from_java(read_properties(text)))):
+    if not refused(lambda: found.update(from_java(read_properties(text))), ConfigError):
         "".join([*found, *found.values()]).encode()
 
 
@@ -109,10 +99,7 @@ def test_a_worker_s_file(odd: dict[str, str], distributed: bool) -> None:
 
 
 @NEARLY
-@given(
-    texts(mutated(CONNECTOR, CONNECTOR["config"]) | JSON).map(lambda text: text.encode("utf-8", "surrogatepass"))
-    | st.binary(max_size=20)
-)
+@given(bytes_of(texts(mutated(CONNECTOR, CONNECTOR["config"]) | JSON)))
 @example(DEEP.encode())
 @example(b'"config"')
 @example(b"5")
@@ -123,13 +110,13 @@ def test_a_connector_s_file(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "c.json"
     path.write_bytes(data)
     found: dict[str, str] = {}
-    if not refused(lambda: found.update(_connector(path))):
+    if not refused(lambda: found.update(_connector(path)), ConfigError):
         assert found["name"]
         "".join([*found, *found.values()]).encode()
 
 
 @NEARLY
-@given(texts(mutated(STATE) | JSON).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=20))
+@given(bytes_of(texts(mutated(STATE) | JSON)))
 @example(DEEP.encode())
 @example(json.dumps({**STATE, "nodes": [{"id": float("inf"), "port": 1, "controller_port": 1}]}).encode())
 def test_a_local_cluster_s_file(tmp_path: Path, data: bytes) -> None:
@@ -139,7 +126,7 @@ def test_a_local_cluster_s_file(tmp_path: Path, data: bytes) -> None:
 
 
 @NEARLY
-@given(changed(POLICIES).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=20))
+@given(bytes_of(changed(POLICIES)))
 @example(b"max_partitions = " + b"9" * 5000)
 @example(b"a = " + DEEP.encode())
 @example(b"max_partitions = inf")
@@ -149,7 +136,7 @@ def test_a_policy_file(tmp_path: Path, data: bytes) -> None:
     """The policies of a controller, or ConfigError."""
     path = tmp_path / "policy.toml"
     path.write_bytes(data)
-    refused(lambda: load_policies(path))
+    refused(lambda: load_policies(path), ConfigError)
 
 
 def test_what_is_right_is_read(tmp_path: Path) -> None:
