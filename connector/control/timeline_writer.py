@@ -70,6 +70,7 @@ class TimelineWriter:
         self.topic, self._timeout = topic, timeout
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._config = config
+        self._ended = False  # fenced, or after another fatal error: its client can do nothing more
         self._producer = Producer(
             {
                 **connection_of(config),
@@ -137,6 +138,7 @@ class TimelineWriter:
         except (KafkaException, SystemError) as raised:
             error = meant(raised)
             if error.code() in _FENCED or error.fatal():
+                self._ended = True
                 if clock.now() - begun < _EXPIRY_MS / 1000:
                     raise ControllerFencedError(self.topic) from raised
                 # The coordinator ends a transaction that lasts too long in the same way as another controller does.
@@ -149,8 +151,12 @@ class TimelineWriter:
             raise UnknownResultError(f"the control record of {self.topic!r}: {typed}") from raised
 
     def close(self) -> None:
-        """Close the transactional writer; an open transaction is left to its timeout or to the next controller."""
+        """Close the transactional writer. It gives up an open transaction, unless another controller has done so."""
+        if self._ended:
+            # Its close() would try to abort once more, and complain in a warning, or again in an error.
+            del self._producer
+            return
         try:
             self._producer.close()
         except KafkaException:
-            pass  # a fenced or refused producer complains once more; whoever used it has heard already
+            pass  # a refused producer complains once more; whoever used it has heard already

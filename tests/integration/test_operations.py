@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
@@ -19,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import admin as admin_module
 from keyorder.connector.control.timeline_edit import ChangeOpenError, edit
+from keyorder.connector.control.timeline_writer import TimelineWriter
 from keyorder.connector.group_gates import GateNeed
 from keyorder.connector.metadata import TopicIdentity
 from keyorder.connector.operations.change_status import Answer
@@ -26,9 +28,10 @@ from keyorder.connector.operations.description import TopicDescription
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import DeletePartitions, PartitionStatus
 from keyorder.connector.topology.results import Change
-from keyorder.partitioner.epochs import ChangePhase, DrainState
+from keyorder.partitioner.epochs import ChangePhase, DrainState, Epoch
 from keyorder.partitioner.errors import ConfigError, ControllerFencedError, TopicNotFoundError
 from keyorder.partitioner.modes import Mode
+from keyorder.partitioner.timeline import Timeline
 from support.cluster import KafkaUnderTest
 from support.silent_writer import SilentWriter
 
@@ -112,6 +115,25 @@ def test_an_attempt_with_a_stuck_writer_is_seen_and_given_up(kafka: KafkaUnderTe
     assert log(kafka, topic_name, 0, 20) == [str(n).encode() for n in range(20)]
     settled = admin.change_status(topic_name)
     assert (settled.change, settled.late, settled.next_step, settled.drains) == (None, (), "", ())
+
+
+def test_a_controller_that_was_replaced_in_its_transaction_ends_without_a_warning(
+    kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """It has raised its error. Its client's close() would try to abort, and say in a RuntimeWarning that it cannot."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    first = TimelineWriter(kafka.client_config(), topic_name)
+    first.start()
+    second = TimelineWriter(kafka.client_config(), topic_name)
+    second.start()
+    timeline = Timeline(topic_name, "another", "another", 1, (Epoch(0, 1),))
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with pytest.raises(ControllerFencedError):
+            first.write(timeline)
+        first.close()
+        second.close()
+    assert [str(warning.message) for warning in heard] == []
 
 
 @pytest.mark.kip("K253-17", "K694-12")
