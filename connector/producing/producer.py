@@ -386,19 +386,20 @@ class OrderedProducer(cimpl.Producer):
         """Wait for held records, then commit, as confluent_kafka.Producer.commit_transaction.
 
         Raises KafkaException: `retriable()` while records are held or on their way (_TIMED_OUT: call it again),
-        `txn_requires_abort()` if one of this transaction was held and then failed. After an error that is neither its result
-        is unknown: close this producer, make a new one under the same `transactional.id` and let it `init_transactions()`,
-        which decides it.
+        `txn_requires_abort()` if one of this transaction was held and then failed; _STATE if it was aborted meanwhile, by
+        another thread or by a task that had cancelled this call. After another error its result is unknown: close this
+        producer, make a new one under the same `transactional.id` and let it `init_transactions()`, which decides it.
         """
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        number = self._transactions.number
         OrderedProducer.flush(self, timeout)
         try:
             with self._lock:
-                self._transactions.ending(len(self))
+                self._transactions.ending(number, len(self))
         finally:
             self._settle()
         left = -1 if deadline is None else max(0.0, deadline - clock.now())
-        self._in_client(partial(self._transactions.commit, left))
+        self._in_client(partial(self._transactions.commit, number, left))
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Drop held records (their callbacks hear of a purge), then abort the transaction."""

@@ -40,11 +40,13 @@ class Transactions:
         if self.transactional and self.failure is None:
             self.failure = error
 
-    def ending(self, left: int) -> None:
-        """Take no more records. left: how many are not delivered yet.
+    def ending(self, number: int, left: int) -> None:
+        """Take no more records. number: of the transaction to end. left: how many records are not delivered yet.
 
-        Raises KafkaException, with nothing changed: one that asks for an abort, or a retriable one while some are left.
+        Raises KafkaException, with nothing changed: _STATE when another thread has ended that transaction, one that asks for
+        an abort, or a retriable one while some are left.
         """
+        self._check_number(number)
         if self.failure is not None:
             why = f"a record of this transaction was not sent ({self.failure.str()}): abort it"
             raise KafkaException(KafkaError(self.failure.code(), why, txn_requires_abort=True))
@@ -60,10 +62,15 @@ class Transactions:
         self.number += 1
         return over
 
-    def commit(self, timeout: float) -> None:
-        """Commit the client's part; consumers hear that their offsets stand."""
+    def commit(self, number: int, timeout: float) -> None:
+        """Commit the client's part; consumers hear that their offsets stand. Raises as `ending`."""
+        self._check_number(number)  # the client knows no numbers: it would commit what the next one has so far
         self._raw.commit_transaction(timeout)
         self.ended(True)
+
+    def _check_number(self, number: int) -> None:
+        if number != self.number:
+            raise KafkaException(KafkaError(KafkaError._STATE, "this transaction was aborted while its commit waited"))
 
     def abort(self, timeout: float) -> None:
         """Abort the client's part. `ended(False)` has to follow when all else is done."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from keyorder import OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, moving_key
+from support.groups import QUICK, moving_key, staying_key
 from support.holding import log_values, prepared, until
 
 COMPACTED = {**QUICK, "cleanup.policy": "compact"}
@@ -72,6 +75,37 @@ def test_a_transaction_that_lost_a_held_record_cannot_be_committed(
         producer.commit_transaction(30)
     values = [value for _, value in log_values(kafka, topic_name, 0)]
     assert values == [b"first", b"again"]
+
+
+def test_a_commit_that_waits_ends_with_its_own_transaction(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Another task aborts meanwhile and begins the next one: what still waits does not commit that one's first half.
+
+    With asyncio a call that was cancelled goes on, on its thread.
+    """
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    moving, staying = moving_key(admin, topic_name, 2), staying_key(admin, topic_name, 2)
+    with transactional(kafka, topic_name) as producer, ThreadPoolExecutor(1) as other:
+        warm(producer, topic_name)
+        with prepared(kafka, topic_name, 2, producer):
+            producer.begin_transaction()
+            producer.produce(topic_name, "held", moving)
+            waiting = threading.Event()
+            producer.produce(topic_name, "sent", staying, on_delivery=lambda *_: waiting.set())
+            committing = other.submit(producer.commit_transaction)
+            assert waiting.wait(120)
+            producer.abort_transaction(30)
+            producer.begin_transaction()
+            producer.produce(topic_name, "half", staying)
+            with pytest.raises(KafkaException) as raised:
+                committing.result(120)
+            assert raised.value.args[0].code() == KafkaError._STATE
+            producer.produce(topic_name, "other half", staying)
+            producer.abort_transaction(30)
+        producer.begin_transaction()
+        producer.produce(topic_name, "again", staying)
+        producer.commit_transaction(30)
+    assert [value for _, value in log_values(kafka, topic_name, 0)] == [b"first", b"again"]
 
 
 def test_nothing_is_held_outside_a_transaction(kafka: KafkaUnderTest, topic_name: str) -> None:

@@ -258,9 +258,9 @@ def test_a_handler_that_closes_in_the_middle_of_a_commit(kafka: KafkaUnderTest, 
     producer.produce(topic_name, "v", "k")
     commit, closed = producer._transactions.commit, []
 
-    def interrupted(timeout: float) -> None:
+    def interrupted(number: int, timeout: float) -> None:
         closed.append(producer.close())  # as a handler does there
-        commit(timeout)
+        commit(number, timeout)
 
     producer._transactions.commit = interrupted  # type: ignore[method-assign]
     producer.commit_transaction(30)

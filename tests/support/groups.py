@@ -108,6 +108,12 @@ def moving_key(admin: TopicAdmin, topic: str, count: int) -> str:
     return next(k for k in (f"k{i}" for i in range(1000)) if layout.home(k) != layout.resized(count).home(k))
 
 
+def staying_key(admin: TopicAdmin, topic: str, count: int) -> str:
+    """A key that a growth to `count` leaves where it is."""
+    layout = admin.describe(topic).layout
+    return next(k for k in (f"k{i}" for i in range(1000)) if layout.home(k) == layout.resized(count).home(k))
+
+
 def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str]) -> None:
     with OrderedProducer(kafka.client_config()) as producer:
         for key, value in records:
