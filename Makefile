@@ -52,7 +52,7 @@ demo: $(DEMO_STAMP)  ## grow a topic under load on an embedded real Kafka: the s
 	@$(BIN)/keyorder demo
 
 test: $(STAMP)  ## every test, on real brokers started for the run
-	@$(BIN)/python -Im pytest tests -m "not docker and not long" --second-look $(PARALLEL)
+	@$(BIN)/python -Im pytest tests -m "not docker and not long" --second-look --durations=40 --durations-min=5 $(PARALLEL)
 
 test-long: $(STAMP)  ## the tests that take minutes each: kills, a Spark cluster, notebooks, real cleaners
 	@$(BIN)/python -Im pytest tests -m "long and not docker" --timeout=1200

@@ -24,6 +24,7 @@ def start_spark(folder: Path, **settings: str) -> SparkSession:
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.memory": "700m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.jars": ",".join(str(jar) for jar in native_jars()),
         "spark.sql.streaming.stateStore.stateSchemaCheck": "true",
         **settings,
