@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import threading as real
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -28,6 +27,9 @@ class RLock:
         scheduler = here()
         scheduler.pass_turn()
         me = task_here()
+        if self._owner is None:
+            self._owner, self._count = me, 1
+            return True
         if self._owner is me and self.again:
             self._count += 1
             return True
@@ -92,10 +94,10 @@ class Condition:
         self._waiting: list[Task] = []
 
     def __enter__(self) -> bool:
-        return self._lock.__enter__()
+        return self.acquire()
 
-    def __exit__(self, *args: object) -> None:
-        self._lock.__exit__(*args)
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def wait(self, timeout: float | None = None) -> bool:
         """As the real one."""
@@ -241,6 +243,28 @@ def get_ident() -> int:
     return id(task_here())
 
 
+class Local:
+    """As threading.local."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_by_task", {})
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._by_task[task_here()][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._by_task.setdefault(task_here(), {})[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self._by_task[task_here()][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 def module() -> ModuleType:
     """What the code under test imports as `threading`."""
     made = ModuleType("threading")
@@ -252,7 +276,7 @@ def module() -> ModuleType:
         Thread=Thread,
         current_thread=current_thread,
         get_ident=get_ident,
-        local=real.local,
+        local=Local,
         TIMEOUT_MAX=_thread.TIMEOUT_MAX,
     )
     return made
