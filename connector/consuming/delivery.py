@@ -22,6 +22,7 @@ from .gates.gate_status import GateStatus
 from .gates.gating import Gatekeeper
 from .membership import Membership
 from .membership_check import MembershipCheck
+from .patience import Patience
 from .progress import Phase, Progress
 from .records.batches import items_of
 from .records.delivery_buffer import tells_of_no_position
@@ -72,6 +73,7 @@ class Delivery:
         self._columnar = False
         self._failure: Exception | None = None
         self._last_raw = clock.now()
+        self._waits = Patience()
         self._membership_check = MembershipCheck(assignment, commits)
 
     def take(self, wanted: int, timeout: float | None, events: bool = True, room: int = 0) -> None:
@@ -338,7 +340,7 @@ class Delivery:
 
     def _patience(self, deadline: float | None, now: float) -> float:
         """How long the client library may block: short while a gate is closed or a change is near."""
-        wait = 0.005 if self._gates.busy or self._members.busy else 0.05
+        wait = self._waits.wait([*self._gates.shut, *self._members.awaited()], now)
         if self._commits.stirred and self._commits.prove_at > now:
             wait = min(wait, self._commits.prove_at - now)  # a proof may be owed that others wait for
         return wait if deadline is None else max(0.0, min(wait, deadline - now))

@@ -17,6 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from ...partitioner.epochs import ChangePhase
 from ...partitioner.gates.starts import flushed_epoch
 from .. import clock
 from ..config import ConsumerSettings
@@ -127,11 +128,14 @@ class Membership:
             if refused.args[0].code() != KafkaError._FATAL:
                 raise
 
-    @property
-    def busy(self) -> bool:
-        """Whether something is about to happen: a start is awaited, or a change is open."""
-        timelines = map(self._assignment.views.timeline, self._assignment.topics())
-        return self.starts.waiting or any(t is not None and t.change is not None for t in timelines)
+    def awaited(self) -> list[object]:
+        """What is about to happen: a start, or the end of a change. Before its PREPARE a change can end with nothing new."""
+        awaited: list[object] = ["start"] if self.starts.waiting else []
+        for topic in self._assignment.topics():
+            timeline = self._assignment.views.timeline(topic)
+            if timeline is not None and timeline.change is not None and timeline.change.phase is ChangePhase.PREPARE:
+                awaited.append(timeline)
+        return awaited
 
     # -- rebalance callbacks, inside the client library's poll ---------------------------------------------------
 

@@ -1,0 +1,49 @@
+"""How long a reader lets the client library block while it waits for something."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from keyorder.connector.consuming.patience import Patience
+
+
+def looks(awaited: list[object], begin: float, end: float, patience: Patience) -> list[float]:
+    """The times at which a reader looks that finds nothing."""
+    at, found = begin, []
+    while at < end:
+        found.append(at)
+        at += patience.wait(awaited, at)
+    return found
+
+
+def test_what_has_just_begun_is_seen_within_5_ms() -> None:
+    """A change takes some tenths of a second as a rule."""
+    times = looks(["gate"], 7.0, 7.2, Patience())
+    assert max(b - a for a, b in pairwise(times)) < 0.0051
+
+
+def test_what_lasts_is_looked_at_less_often() -> None:
+    """A change that waits a minute for a silent writer costs 1 400 looks, not 12 000; each is late by a fiftieth at most."""
+    times = looks(["a change"], 100.0, 160.0, Patience())
+    assert 1200 < len(times) < 1500
+    for a, b in pairwise(times):
+        assert b - a <= max(0.005, (a - 100.0) / 50) + 1e-9
+        assert b - a <= 0.05 + 1e-9
+
+
+def test_news_makes_the_wait_short_again() -> None:
+    """Another gate, another timeline: what comes of it comes soon."""
+    patience = Patience()
+    looks(["a"], 0.0, 60.0, patience)
+    assert patience.wait(["a"], 60.0) == 0.05
+    assert patience.wait(["a", "b"], 60.0) == 0.005
+    assert patience.wait(["b"], 61.0) == 0.005
+
+
+def test_without_anything_awaited_the_library_blocks_for_50_ms() -> None:
+    """So that other threads and signals get their turn. What comes afterwards is looked for at once."""
+    patience = Patience()
+    assert patience.wait([], 0.0) == 0.05
+    assert patience.wait(["a"], 500.0) == 0.005
+    assert patience.wait([], 501.0) == 0.05
+    assert patience.wait(["a"], 502.0) == 0.005
