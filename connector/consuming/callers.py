@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import ContextVar
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
@@ -45,9 +44,10 @@ class Callers:
             if not (self._door.acquire(timeout=timeout) and self._room.acquire(timeout=timeout)):
                 return False
         finally:
-            # An exception may have come before it was acquired.
-            with suppress(RuntimeError):
+            try:
                 self._door.release()
+            except RuntimeError:
+                pass  # an exception came before it was acquired
         self.owner = threading.get_ident()
         return True
 

@@ -41,6 +41,8 @@ class TransactionalOffsets:
 
     def undecided(self) -> list[PartitionState]:
         """Partitions whose offset went through a transaction that has ended unknown."""
+        if not self.unknown:
+            return []
         self.unknown = {owned for owned in self.unknown if self._assignment.owned.get(owned.place) is owned}
         return list(self.unknown)
 

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from ...partitioner.errors import KafkaOperationError, KeyorderError
+from .. import clock
 from ..admin_link import AdminLink
 from ..config import connection_of
 from ..group_commits import GroupCommits
@@ -21,9 +22,9 @@ from ..log_offsets import LogOffsets
 from .control_feed import ControlFeed, ControlSubscription, Interested
 from .control_writer import ControlWriter
 
-# Seconds: how long the reading thread waits for a record, close() waits for the thread, and an idle client stays open: longer
-# than from one renewal of a lease to the next.
-_TURN, _IDLE, _PATIENCE = 0.1, 20.0, 10.0
+# Seconds: how long the reading thread waits for a record, how often it looks for idle clients, how long close() waits for the
+# thread, and how long an idle client stays open: longer than from one renewal of a lease to the next.
+_TURN, _TIDY, _PATIENCE, _IDLE = 0.1, 1.0, 10.0, 20.0
 # Groups whose commits somebody waits for, of which a client stays open.
 _GROUPS = 8
 # Settings that say that somebody logs in by name.
@@ -134,6 +135,7 @@ class _Clients(threading.Thread):
         self.writer = ControlWriter(config)
         self.feed = ControlFeed(config, self.offsets, self.admin)
         self._ended = False
+        self._tidy_at = 0.0
 
     @staticmethod
     def of(config: Mapping[str, Any], user: ClusterLink) -> _Clients:
@@ -174,11 +176,16 @@ class _Clients(threading.Thread):
         self.writer.poll(0)
         if not self.writer.pending:
             self._end_without_users()
-        self.offsets.close_idle(_IDLE)
-        self.commits.close_idle(_IDLE)
-        self.admin.close_idle(_IDLE)
+        now = clock.now()
+        if now >= self._tidy_at:
+            self._tidy_at = now + _TIDY
+            self.offsets.close_idle(_IDLE)
+            self.commits.close_idle(_IDLE)
+            self.admin.close_idle(_IDLE)
 
     def _end_without_users(self) -> None:
+        if len(self.users):
+            return  # as it would be found under the lock: whoever comes and goes afterwards is seen in the next turn
         with self._registry.lock:
             if len(self.users) or self._ended:
                 return
