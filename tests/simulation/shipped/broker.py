@@ -62,7 +62,7 @@ class Log:
     @property
     def stable_end(self) -> int:
         """The last stable offset."""
-        return min(self.open.values(), default=self.end)
+        return min(self.open.values()) if self.open else len(self.records)
 
     def append(
         self,

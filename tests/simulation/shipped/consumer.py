@@ -64,7 +64,7 @@ class Consumer(Client):
         scheduler, me = here(), task_here()
         self.check_open()
         scheduler.pass_turn()
-        self.members.polled()
+        self.members.polled_at = scheduler.now
         until = inf if timeout is None or timeout < 0 else scheduler.now + timeout
         taken: list[Message] = []
         while len(taken) < wanted:
@@ -81,12 +81,15 @@ class Consumer(Client):
             self._waiting.append(me)
             scheduler.park(None if left == inf else left, "poll")
             self._waiting.remove(me)
-        self.members.polled()
+        self.members.polled_at = scheduler.now
         return taken
 
     def _next(self) -> Message | None:
-        ready = [f for f in self.fetchers.values() if f.queued and f.place not in self.paused]
-        if not ready:
+        ready = None
+        for fetcher in self.fetchers.values():
+            if fetcher.queued and fetcher.place not in self.paused:
+                ready = [fetcher] if ready is None else [*ready, fetcher]
+        if ready is None:
             return None
         # Some of one partition, then some of the next: as batches come.
         self._turn += self.cluster.scheduler.rng.random() < 0.3

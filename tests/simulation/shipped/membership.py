@@ -16,7 +16,7 @@ Callback = Callable[[Any, list[TopicPartition]], None]
 
 
 class Membership:
-    """round: raised by whatever makes answers that are on their way meaningless."""
+    """round: raised by whatever makes answers that are on their way meaningless. polled_at: when the application was here."""
 
     def __init__(self, client: Consumer) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class Membership:
         self._round = 0
         self._leads = self._joining = self._revoking = False
         self._counts: dict[str, int] = {}
-        self._polled_at = 0.0
+        self.polled_at = 0.0
         self._gone_quiet = self._postponed = False
 
     @property
@@ -57,7 +57,7 @@ class Membership:
         self._topics, self._callbacks = list(topics), callbacks
         if begins:
             self._round += 1
-            self._polled_at = self._scheduler.now
+            self.polled_at = self._scheduler.now
             self._heartbeat(self._round)
             self._look(self._round)
         self._join()
@@ -233,15 +233,11 @@ class Membership:
 
     # What runs beside the poll.
 
-    def polled(self) -> None:
-        """The application is here."""
-        self._polled_at = self._scheduler.now
-
     def _heartbeat(self, number: int) -> None:
         if number != self._round or not self._topics or self._client.closed:
             return
         scheduler = self._scheduler
-        if scheduler.now - self._polled_at > self._most_quiet and self.member and not self._gone_quiet:
+        if scheduler.now - self.polled_at > self._most_quiet and self.member and not self._gone_quiet:
             self._quiet()
             return
         if self.member and not self._joining:

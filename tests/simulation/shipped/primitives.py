@@ -26,7 +26,8 @@ class RLock:
         """As the real one."""
         scheduler = here()
         scheduler.pass_turn()
-        me = task_here()
+        me = scheduler.current
+        assert me is not None
         if self._owner is None:
             self._owner, self._count = me, 1
             return True
@@ -48,7 +49,7 @@ class RLock:
 
     def release(self) -> None:
         """As the real one."""
-        if self._owner is None or (self.again and self._owner is not task_here()):
+        if self._owner is None or (self.again and self._owner is not here().current):
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
         if self._count == 0:
@@ -60,14 +61,13 @@ class RLock:
         """Whether somebody has it."""
         return self._owner is not None
 
-    def __enter__(self) -> bool:
-        return self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
         self.release()
 
     def _is_owned(self) -> bool:
-        return self._owner is task_here()
+        return self._owner is here().current
 
     def _release_save(self) -> int:
         count, self._count = self._count, 1
@@ -251,7 +251,7 @@ class Local:
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self._by_task[task_here()][name]
+            return self._by_task[here().current][name]
         except KeyError:
             raise AttributeError(name) from None
 

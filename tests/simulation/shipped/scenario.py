@@ -325,14 +325,14 @@ class Scenario:
     # The end.
 
     def _timeline(self) -> Timeline:
-        newest: Timeline | None = None
-        for log in self.cluster.topics["_keyorder"].logs:
-            for record in log.records:
-                if record.key == timeline_key(TOPIC) and record.transaction and record.transaction.ended:
+        key = timeline_key(TOPIC)
+        for log in reversed(self.cluster.topics["_keyorder"].logs):
+            for record in reversed(log.records):
+                if record.key == key and record.transaction and record.transaction.ended:
                     found = decode_record(record.key, record.value)
-                    newest = found if isinstance(found, Timeline) else newest
-        assert newest is not None
-        return newest
+                    if isinstance(found, Timeline):
+                        return found
+        raise AssertionError("no timeline")
 
     def _unfinished(self) -> list[str]:
         """What has not come to its end."""

@@ -106,7 +106,7 @@ class Scheduler:
     def after(self, delay: float, call: Callable[..., None], *args: Any) -> None:
         """Call something later, on no thread: it may not wait."""
         self._number += 1
-        heappush(self._timers, (self.now + max(0.0, delay), self._number, call, args))
+        heappush(self._timers, (self.now + delay if delay > 0 else self.now, self._number, call, args))
 
     # Threads.
 
@@ -173,6 +173,13 @@ class Scheduler:
         task.parked, task.woken, task.waits_for = True, False, why
         task.wait_number += 1
         if timeout is not None:
+            until = self.now + timeout
+            timers = self._timers
+            alone = not self.ready and (not timers or until < timers[0][0])
+            if alone and self.failure is None and task.process.frozen_until <= self.now:
+                # Nobody runs before the time is over: as the timer would, without one.
+                task.parked, self.now = False, max(until, self.now)
+                return False
             self.after(timeout, self._timed_out, task, task.wait_number)
         self._switch(task)
         if self.failure is not None and task is self.main:
@@ -261,6 +268,13 @@ def here() -> Scheduler:
 def take_place(scheduler: Scheduler) -> None:
     """This one is `here` from now on."""
     _Now.scheduler = scheduler
+
+
+def monotonic(_: int = 0) -> float:
+    """As time.clock_gettime, by the clock of the process that runs. Nothing is asked more often."""
+    scheduler = _Now.scheduler
+    process = scheduler.current.process  # type: ignore[union-attr]
+    return process.ahead + scheduler.now * process.rate
 
 
 def task_here() -> Task:

@@ -24,7 +24,7 @@ from typing import Any
 
 from simulation.shipped import primitives
 from simulation.shipped.mutants import Patches, patched
-from simulation.shipped.scheduler import here, sleep, task_here
+from simulation.shipped.scheduler import here, monotonic, sleep, task_here
 
 _PACKAGES = ("keyorder", "tenacity")
 # 2027-01-01, about.
@@ -36,10 +36,6 @@ def _copy(module: ModuleType, **others: Any) -> ModuleType:
     made.__dict__.update({name: value for name, value in vars(module).items() if name != "__builtins__"})
     made.__dict__.update(others)
     return made
-
-
-def _monotonic(_: int = 0) -> float:
-    return task_here().process.clock()
 
 
 def _wall() -> float:
@@ -62,9 +58,9 @@ def modules(client: Mapping[str, ModuleType]) -> dict[str, ModuleType]:
         "time": _copy(
             time,
             sleep=sleep,
-            clock_gettime=_monotonic,
-            monotonic=_monotonic,
-            perf_counter=_monotonic,
+            clock_gettime=monotonic,
+            monotonic=monotonic,
+            perf_counter=monotonic,
             time=_wall,
             time_ns=lambda: int(_wall() * 1e9),
         ),
