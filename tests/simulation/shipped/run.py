@@ -1,8 +1,7 @@
-"""Runs histories, each in a process of its own: `python run.py FIRST COUNT [MUTANT]`. Prints one line of JSON per seed.
+"""Runs histories, each in a process of its own: `python run.py FIRST COUNT [MUTANT] [JOBS]`. Prints a line of JSON per seed.
 
-With a mutant it ends at the first seed that shows it.
-
-With KEYORDER_SIMULATION_LOG=1 the events of each history are printed too.
+JOBS histories run beside each other, one by default; their lines come as they end. With a mutant it ends at the first seed
+that shows it. With KEYORDER_SIMULATION_LOG=1 the events of each history are printed too.
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 _SEED_OF_HASHES = "0"
 
 
-def main(first: int, count: int, mutant: str) -> None:
+def main(first: int, count: int, mutant: str, jobs: int) -> None:
     """See above."""
     if os.environ.get("PYTHONHASHSEED") != _SEED_OF_HASHES:
         os.execve(sys.executable, [sys.executable, "-s", *sys.argv], {**os.environ, "PYTHONHASHSEED": _SEED_OF_HASHES})
@@ -25,39 +26,64 @@ def main(first: int, count: int, mutant: str) -> None:
     from simulation.shipped.install import install
 
     install(mutant)
-    from simulation.shipped.scenario import Scenario
+    from simulation.shipped.coverage import watch
 
+    watch()
     gc.disable()
     gc.freeze()
+    running: dict[int, tuple[int, IO[bytes]]] = {}
     for seed in range(first, first + count):
-        sys.stdout.flush()
+        if len(running) >= jobs and not _ended(running) and mutant:
+            break
+        said = TemporaryFile()  # noqa: SIM115  # a pipe could be full before anybody reads it
         child = os.fork()
         if not child:
-            log: list[str] | None = [] if os.environ.get("KEYORDER_SIMULATION_LOG") else None
-            began = time.monotonic()
-            outcome = Scenario(seed, log).run()
-            for line in log or ():
-                print(line)
-            row = {
-                "seed": seed,
-                "good": outcome.good,
-                "digest": outcome.digest,
-                "faults": outcome.faults,
-                "changes": outcome.changes,
-                "records": 0 if outcome.verdict is None else outcome.verdict.records,
-                "moved": 0 if outcome.verdict is None else outcome.verdict.keys_moved,
-                "steps": outcome.steps,
-                "took": round(time.monotonic() - began, 2),
-                "said": "" if outcome.good else str(outcome),
-            }
-            print(json.dumps(row), flush=True)
-            os._exit(not outcome.good)
-        _, status = os.waitpid(child, 0)
-        if mutant and status:
-            break
-        if status and status != 256:
-            print(json.dumps({"seed": seed, "good": False, "said": f"SEED={seed}: ended by {status}"}), flush=True)
+            _play(seed, said)
+        running[child] = seed, said
+    while running:
+        _ended(running)
+
+
+def _ended(running: dict[int, tuple[int, IO[bytes]]]) -> bool:
+    """Wait for one of them, and hand on what it said. Whether its history was good."""
+    child, status = os.wait()
+    seed, said = running.pop(child)
+    with said:
+        said.seek(0)
+        sys.stdout.write(said.read().decode())
+    if status and status != 256:
+        print(json.dumps({"seed": seed, "good": False, "said": f"SEED={seed}: ended by {status}"}))
+    sys.stdout.flush()
+    return not status
+
+
+def _play(seed: int, said: IO[bytes]) -> None:
+    """One history, to its end and that of this process."""
+    from simulation.shipped.coverage import taken
+    from simulation.shipped.scenario import Scenario
+
+    log: list[str] | None = [] if os.environ.get("KEYORDER_SIMULATION_LOG") else None
+    began = time.monotonic()
+    outcome = Scenario(seed, log).run()
+    row = {
+        "seed": seed,
+        "good": outcome.good,
+        "digest": outcome.digest,
+        "faults": outcome.faults,
+        "changes": outcome.changes,
+        "records": 0 if outcome.verdict is None else outcome.verdict.records,
+        "moved": 0 if outcome.verdict is None else outcome.verdict.keys_moved,
+        "pairs": sorted(taken),
+        "steps": outcome.steps,
+        "took": round(time.monotonic() - began, 2),
+        "cpu": round(time.process_time(), 3),
+        "said": "" if outcome.good else str(outcome),
+    }
+    said.write("".join(f"{line}\n" for line in [*(log or ()), json.dumps(row)]).encode())
+    said.flush()
+    os._exit(not outcome.good)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "")
+    mutant = sys.argv[3] if len(sys.argv) > 3 else ""
+    main(int(sys.argv[1]), int(sys.argv[2]), mutant, int(sys.argv[4]) if len(sys.argv) > 4 else 1)

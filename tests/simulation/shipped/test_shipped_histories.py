@@ -1,7 +1,7 @@
 """Simulated histories of the shipped clients: nothing lost, reordered, repeated against the rules, or stuck.
 
 Each runs in a process of its own, on simulated threads, time and client library. `make simulate` runs many of them,
-`SEED=n make simulate` repeats one.
+`make simulate FIRST=n` begins with another seed, and `make simulate SEED=n` repeats one.
 """
 
 from __future__ import annotations
@@ -10,38 +10,90 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
+from simulation.shipped.coverage import all_pairs
 
 SEEDS = int(os.environ.get("KEYORDER_SIMULATIONS", "24"))
+FIRST = int(os.environ.get("KEYORDER_FIRST_SEED", "0"))
 ONLY = os.environ.get("KEYORDER_SEED")
 RUN = Path(__file__).with_name("run.py")
 
 
+def play(first: int, count: int, mutant: str = "", jobs: int = 1) -> Iterator[dict[str, Any]]:
+    """The outcomes of some seeds, as their histories end."""
+    command = [sys.executable, "-s", str(RUN), str(first), str(count), mutant, str(jobs)]
+    with TemporaryFile("w+") as errors, subprocess.Popen(command, stdout=PIPE, stderr=errors, text=True) as running:
+        assert running.stdout is not None
+        try:
+            yield from (json.loads(line) for line in running.stdout if line.startswith("{"))
+        finally:
+            running.stdout.close()  # to one that is left early this is the end
+        errors.seek(0)
+        assert not running.wait(), errors.read()
+
+
 def run(first: int, count: int, mutant: str = "") -> list[dict[str, Any]]:
     """The outcomes of some seeds."""
-    done = subprocess.run(
-        [sys.executable, "-s", str(RUN), str(first), str(count), mutant], capture_output=True, text=True, check=False
-    )
-    assert not done.returncode, done.stderr
-    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert outcomes, done.stderr
-    assert mutant or len(outcomes) == count, done.stderr
+    outcomes = list(play(first, count, mutant))
+    assert outcomes
+    assert mutant or len(outcomes) == count
     return outcomes
+
+
+class Tally:
+    """What many histories have shown. Tells from time to time how far they are, and of a bad one at once."""
+
+    def __init__(self, told: int) -> None:
+        self.sums, self.faults, self.pairs = Counter[str](), Counter[str](), set[str]()
+        self.bad: list[str] = []
+        self._told, self._began = told, time.monotonic()
+
+    def add(self, outcome: dict[str, Any]) -> None:
+        """One more."""
+        if not outcome["good"]:
+            self.bad.append(f"repeat it: make simulate SEED={outcome['seed']}\n{outcome['said']}")
+            print(f"\n{self.bad[-1]}", flush=True)
+        self.sums["histories"] += 1
+        self.sums.update({name: outcome.get(name, 0) for name in ("changes", "moved", "records", "cpu")})
+        self.faults.update(outcome.get("faults", {}))
+        self.pairs.update(outcome.get("pairs", ()))
+        if self.sums["histories"] % self._told == 0:
+            print(f"\n{self}", end="", flush=True)
+
+    def __str__(self) -> str:
+        s = self.sums
+        return (
+            f"{s['histories']} histories, {len(self.bad)} bad, {s['records']} records, {s['changes']} changes, "
+            f"{s['moved']} moved keys, {sum(self.faults.values())} faults; {s['cpu'] / s['histories']:.2f} CPU seconds each, "
+            f"{time.monotonic() - self._began:.0f} s"
+        )
 
 
 @pytest.mark.timeout(0 if SEEDS > 24 else 600)
 def test_every_history_is_good() -> None:
     """Members, writers and controllers die, freeze, stall and come back while a topic grows and shrinks."""
-    outcomes = run(0, SEEDS) if ONLY is None else run(int(ONLY), 1)
-    bad = [f"repeat it: make simulate SEED={o['seed']}\n{o['said']}" for o in outcomes if not o["good"]]
-    assert not bad, "\n\n".join([*bad[:3], f"{len(bad)} of {len(outcomes)}"])
+    tally = Tally(max(24, SEEDS // 50))
+    jobs = len(os.sched_getaffinity(0)) if SEEDS > 24 and ONLY is None else 1
+    for outcome in play(FIRST, SEEDS, jobs=jobs) if ONLY is None else play(int(ONLY), 1):
+        tally.add(outcome)
+    assert not tally.bad, "\n\n".join([*tally.bad[:3], f"{len(tally.bad)} of {tally.sums['histories']}"])
     if ONLY is None:
-        assert sum(o["changes"] for o in outcomes) > SEEDS
-        assert sum(o["moved"] for o in outcomes) > SEEDS
-        assert sum(o["records"] for o in outcomes) > 50 * SEEDS
+        assert tally.sums["histories"] == SEEDS
+        assert tally.sums["changes"] > SEEDS
+        assert tally.sums["moved"] > SEEDS
+        assert tally.sums["records"] > 50 * SEEDS
+        print("\n\nfaults:", *(f"{count} x {fault}" for fault, count in tally.faults.most_common()), sep="\n  ")
+        assert tally.pairs <= all_pairs()
+        never = sorted(all_pairs() - tally.pairs)
+        print(f"\nstates x events: {len(tally.pairs)} of {len(all_pairs())} pairs; never seen:", *never, sep="\n  ")
 
 
 @pytest.mark.timeout(300)
