@@ -1,7 +1,7 @@
 """What a worker process keeps between tasks: a producer that has joined its topics costs round trips to make.
 
-Spark ends such a process by a signal, and no exit hook runs. A writer that ends so keeps the next layout change waiting for its
-lease: so a producer is closed when no task has used it for a while, and all are when the process is asked to end.
+Spark ends such a process by a signal or by closing its socket, and no exit hook runs. A writer that ends so keeps the next layout
+change waiting for its lease: so a producer is closed when no task has used it for a while, and all are when the process ends.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from ...connector import clock
 from ...connector.producing.producer import OrderedProducer
 from .markers import MarkerReader
+from .worker_loop import around_tasks
 
 Settings = tuple[tuple[str, str], ...]
 _LIMIT = 32
@@ -37,11 +38,14 @@ class Warm:
         self._retiring: threading.Thread | None = None
         self._producers: OrderedDict[Settings, OrderedProducer] = OrderedDict()
         self._readers: dict[Settings, MarkerReader] = {}
+        self._closing = False
+        self._ended_by: int | None = None
 
     def producer(self, config: Mapping[str, Any]) -> tuple[OrderedProducer, bool]:
         """A producer with these settings, and whether it was made just now. `done` has to follow, or `discard`."""
         key = _settings(config)
         self._leave_when_ended()
+        around_tasks(self._leave_when_ended, self.close)
         with self._lock:
             self._idle_since.pop(key, None)
             known = self._producers.get(key)
@@ -105,21 +109,26 @@ class Warm:
                 signal.signal(number, self._ended)
 
     def _ended(self, number: int, _: object) -> None:
-        try:
+        self._ended_by = number
+        if not self._closing:  # else the signal is raised again when what has begun is done
             self.close()
-        finally:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
 
     def close(self) -> None:
         """Leave the writer set, so that the next layout change does not wait for this process."""
-        with self._lock:
-            producers, self._producers = list(self._producers.values()), OrderedDict()
-            readers, self._readers = list(self._readers.values()), {}
-        for producer in producers:
-            producer.close(5)
-        for reader in readers:
-            reader.close()
+        self._closing = True
+        try:
+            with self._lock:
+                producers, self._producers = list(self._producers.values()), OrderedDict()
+                readers, self._readers = list(self._readers.values()), {}
+            for producer in producers:
+                producer.close(5)
+            for reader in readers:
+                reader.close()
+        finally:
+            self._closing = False
+            if self._ended_by is not None:
+                signal.signal(self._ended_by, signal.SIG_DFL)
+                os.kill(os.getpid(), self._ended_by)
 
 
 def _settings(config: Mapping[str, Any]) -> Settings:

@@ -68,3 +68,30 @@ def test_a_worker_that_is_ended_leaves_first(kafka: KafkaUnderTest, topic_name: 
         worker.send_signal(number)
         assert worker.wait(120) == -number
     assert expelled(kafka, topic_name) == []
+
+
+APPLICATION = """
+import json, sys
+from pyspark.sql import SparkSession
+from keyorder.streaming.data_source import KeyorderDataSource
+from keyorder.streaming.java import prepare_java
+from keyorder.streaming.process import prepare_python
+
+prepare_java()
+prepare_python()
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.dataSource.register(KeyorderDataSource)
+options = {f"kafka.{name}": str(value) for name, value in json.loads(sys.argv[1]).items()}
+rows = spark.createDataFrame([(str(n), "v") for n in range(20)], "key string, value string").repartition(2)
+rows.write.format("keyorder").mode("append").options(**options).option("topic", sys.argv[2]).save()
+spark.stop()
+"""
+
+
+def test_the_workers_of_an_application_that_ends_leave(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A job that writes and stops at once: Spark resets its workers' signals after each task, then closes their sockets."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
+    words = [sys.executable, "-c", APPLICATION, json.dumps(kafka.client_config()), topic_name]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert expelled(kafka, topic_name) == []
