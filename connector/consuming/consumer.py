@@ -293,7 +293,7 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
             held={topic: sum(len(each.held) for place, each in owned.items() if place[0] == topic) for topic in topics},
             epochs={topic: known.newest.number for topic, known in timelines.items() if known is not None},
             view_ages={topic: age for topic in topics if (age := now - self._view.as_of(topic)) < float("inf")},
-            misplaced=self._strays.by_topic(),
+            misplaced={**dict.fromkeys(topics, 0), **self._strays.by_topic()},
             commits=self._commits.acknowledged,
             gate_times=self._gates.durations,
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from .. import clock
 from ..topology.supervisor import Event
 
+_RESULTS = ("changed", "unchanged", "failed", "fenced")
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 120.0)
 #: A turn waits for brokers that are away; one that takes longer than this is stuck.
 STUCK_S = 120.0
@@ -23,7 +26,7 @@ class ControllerMetrics:
         self._reached = False
         self._changes = Counter(
             "keyorder_changes",
-            "Changes that this controller has ended, by result: changed, unchanged, failed, fenced.",
+            f"Changes that this controller has ended, by result: {', '.join(_RESULTS)}.",
             ("topic", "result"),
             registry=registry,
         )
@@ -53,6 +56,14 @@ class ControllerMetrics:
         self._kafka = Gauge(
             "keyorder_controller_kafka_reachable", "1 when its last turn reached Kafka.", registry=registry
         )
+
+    def looks_after(self, topics: Iterable[str]) -> None:
+        """Show counters of these topics from 0 on: a rate does not see what a series begins with."""
+        for topic in topics:
+            for result in _RESULTS:
+                self._changes.labels(topic, result)
+            self._take_overs.labels(topic)
+            self._attempts.labels(topic)
 
     def turn(self) -> None:
         """A turn begins."""

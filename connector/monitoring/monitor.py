@@ -9,7 +9,7 @@ from .. import clock
 from .cluster_metrics import ClusterCollector
 from .controller_metrics import ControllerMetrics
 from .serving import MonitoringServer, process_registry
-from .watching import ClusterWatch
+from .watching import ClusterWatch, Look
 
 
 class Monitor:
@@ -25,7 +25,12 @@ class Monitor:
         self._server = MonitoringServer(registry, checks, host, port, "--metrics-port")
         self.port = self._server.port
         self._watch = ClusterWatch(config, topics)
-        registry.register(ClusterCollector(lambda: self._watch.last, lambda: self._watch.failures, clock.now))
+        registry.register(ClusterCollector(self._last, lambda: self._watch.failures, clock.now))
+
+    def _last(self) -> Look:
+        look = self._watch.last
+        self.counts.looks_after([*(each.topic for each in look.topics), *look.unreadable])
+        return look
 
     def close(self) -> None:
         """Stop serving and looking."""

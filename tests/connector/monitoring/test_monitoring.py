@@ -130,6 +130,21 @@ def test_a_controllers_events_are_counted() -> None:
     assert found["keyorder_controller_kafka_reachable", ()] == 0
 
 
+def test_counters_of_a_topic_are_there_before_anything_is_counted() -> None:
+    """`increase()` sees a rise from 0 to 1, but not a series that begins with 1: the alert would miss the first failure."""
+    registry = CollectorRegistry()
+    counts = ControllerMetrics(registry)
+    counts.looks_after(["t"])
+    results = ("changed", "unchanged", "failed", "fenced")
+    found = samples(registry.collect())
+    assert [found["keyorder_changes_total", (("result", each), ("topic", "t"))] for each in results] == [0, 0, 0, 0]
+    assert found["keyorder_change_take_overs_total", (("topic", "t"),)] == 0
+    assert found["keyorder_change_attempts_total", (("topic", "t"),)] == 0
+    counts.note(Event("failed", "t", {}))
+    counts.looks_after(["t"])
+    assert samples(registry.collect())["keyorder_changes_total", (("result", "failed"), ("topic", "t"))] == 1
+
+
 def test_a_turn_that_does_not_end_is_no_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """/healthz is what restarts a process: only a stuck one."""
     from keyorder.connector.monitoring import controller_metrics
@@ -229,8 +244,12 @@ def test_a_running_controller_shows_its_topic(kafka: KafkaUnderTest, topic_name:
             assert found["keyorder_group_lag_records", labels] == 0
             assert running.stop(signal.SIGTERM) == 0
     listed = set(re.findall(r"`(keyorder_[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
-    shown = {name for name, _ in found if name.startswith("keyorder_")}
-    assert {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in shown} <= listed
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name, _ in found if name.startswith("keyorder_")}
+    starts = {name for name in shown if name.endswith("_created")}  # when a counter or histogram began
+    assert shown - starts <= listed
+    assert {re.sub(r"_created$", "", name) for name in starts} <= listed | {
+        re.sub(r"_total$", "", each) for each in listed
+    }
 
 
 def test_an_address_that_is_taken_is_refused(kafka: KafkaUnderTest, topic_name: str) -> None:
