@@ -117,7 +117,7 @@ def stock_writers(layout: Layout, partitions: int, records: int = 0) -> Notice:
     else:
         right = ", ".join(map(str, counts_of_stock_writers(layout.initial, 4 * max(layout.count, layout.initial))))
         after = (
-            f"With {layout.count} of {partitions} partitions in use they place other keys elsewhere than keyorder does (they "
+            f"With {layout.count} of {partitions} partitions in use they place some keys elsewhere than keyorder does (they "
             f"agree where a topic has {right}, … partitions and uses all): let every writer use an OrderedProducer first"
         )
     return Notice(

@@ -77,7 +77,7 @@ def obstacles(
         while right < physical:
             right *= 2
         text = (
-            f"{layout.count} of its {physical} partitions are in use, where stock producers place other keys elsewhere: grow "
+            f"{layout.count} of its {physical} partitions are in use, where stock producers place some keys elsewhere: grow "
             f"it to {right} first (`keyorder topics expand --topic {topic} --partitions {right}`)"
         )
         found.append(Obstacle("count", text))

@@ -107,8 +107,9 @@ class ConsentNeededError(OrderError):
     def __str__(self) -> str:
         return (
             f"the cleanup.policy of {self.topic!r} includes delete: retention may have deleted a newer record of a key already "
-            "from its present partition, and re-homing would then restore an older value; give --allow-delete-policy to "
-            "accept that, or set cleanup.policy to compact alone"
+            "from its present partition, and re-homing would then restore an older value; copies keep the time of their "
+            "originals, so retention may delete them soon; give --allow-delete-policy to accept both, or set cleanup.policy "
+            "to compact alone"
         )
 
 

@@ -369,6 +369,8 @@ def test_the_command_asks_for_consent_where_the_cleaner_deletes_too(kafka: Kafka
     assert (code, json.loads(out)["drained"][0]["done"]) == (0, False)
     code, out, _ = cli(kafka, *words, "--rehome")
     assert (code, json.loads(out)["error"]["type"]) == (3, "ConsentNeededError")
+    message = json.loads(out)["error"]["message"]
+    assert [part in message for part in ("older value", "keep the time", "--allow-delete-policy")] == [True] * 3
     assert len(last_values(kafka, topic_name, 1)) == 8
 
     job = DrainJob(kafka.client_config(), lambda: {topic_name: admin.timeline(topic_name)}, Claims())
