@@ -97,7 +97,7 @@ class Case:
         except Refusal as error:
             return ("refused", str(error)) if known else ("equal", "an error")
         if not known and _works_here(self):
-            return "wider", f"taken here, where the JVM fails ({theirs.partition(': ')[2]})"
+            return "wider", f"accepted here, where the JVM fails ({theirs.partition(': ')[2]})"
         if not known:
             return "different", f"the JVM refuses it ({theirs}), here it is {ours}"
         return ("equal", "") if ours == theirs else ("different", f"the JVM makes {theirs}, here it is {ours}")
@@ -295,8 +295,8 @@ def verdicts(judge: Judge) -> dict[str, dict[str, str]]:
 
 def _general(why: str) -> str:
     """A refusal without the value that it names."""
-    for mark, text in (("does not fit", "a number that the target does not hold"), ("years 1 to 9999", "a year outside of 1 to 9999"),
-                       ("is no int", "NaN or an infinity as a whole number"), ("are too many", "a time that int64 does not hold")):  # fmt: skip
+    for mark, text in (("does not fit", "a number outside the range of the target type"), ("years 1 to 9999", "a year outside 1 to 9999"),
+                       ("is no int", "NaN or an infinity as a whole number"), ("are too many", "a time outside the range of int64")):  # fmt: skip
         if mark in why:
             return text
     return why
