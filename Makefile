@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+STAMP  := $(VENV)/.installed-all
 DEMO_STAMP := $(VENV)/.installed-demo
 TYPES  := build/types
 OLDEST := build/oldest
@@ -31,12 +31,16 @@ PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-# lenient: a file that was added is there without another install.
+# lenient: a file that was added is there without another install. PySpark looks for sources among files alone.
+SHOW_TO_SPARK = ln -sfn '$(CURDIR)/pyspark_keyorder' \
+                "$$($(BIN)/python -Ic 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_keyorder"
+
 $(STAMP): pyproject.toml _version.py
 	@echo "==> installing keyorder and its tools into $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip
 	@$(BIN)/pip install --quiet --progress-bar on --editable '.[dev]' --config-settings editable_mode=lenient
+	@$(SHOW_TO_SPARK)
 	@touch $@ $(DEMO_STAMP)
 
 $(DEMO_STAMP): pyproject.toml _version.py
@@ -44,6 +48,7 @@ $(DEMO_STAMP): pyproject.toml _version.py
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --upgrade pip
 	@$(BIN)/pip install --quiet --progress-bar on --editable '.[demo,jre]' --config-settings editable_mode=lenient
+	@$(SHOW_TO_SPARK)
 	@touch $@
 
 setup: $(STAMP)  ## the virtual environment
