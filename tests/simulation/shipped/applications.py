@@ -274,8 +274,14 @@ class Writer:
 
     def _begin(self, config: dict[str, Any]) -> OrderedProducer:
         producer = OrderedProducer(config)
-        if self._transactional:
-            producer.init_transactions(30)
+        while self._transactional:
+            try:
+                producer.init_transactions(30)
+                break
+            except KafkaException as error:
+                # Frozen for longer than that.
+                if not error.args[0].retriable():
+                    raise
         return producer
 
     def _produce(self, producer: OrderedProducer, told: bool = True) -> Value | None:

@@ -272,11 +272,14 @@ class Producer(Client):
     def init_transactions(self, timeout: float | None = -1) -> None:
         """As the real one."""
         name = self._needs_id()
-        (self._epoch,) = await_answer(
-            lambda answered: self.link(0).ask(lambda reply: self.cluster.begin(name, reply), answered),
-            timeout,
-            "init_transactions",
-        )
+        try:
+            (self._epoch,) = await_answer(
+                lambda answered: self.link(0).ask(lambda reply: self.cluster.begin(name, reply), answered),
+                timeout,
+                "init_transactions",
+            )
+        except KafkaException as late:
+            raise KafkaException(KafkaError(late.args[0].code(), late.args[0].str(), retriable=True)) from late
 
     def begin_transaction(self) -> None:
         """As the real one."""
