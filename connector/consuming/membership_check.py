@@ -49,9 +49,9 @@ class MembershipCheck:
         self._served = now
 
     def _doubt(self, now: float, seconds: float) -> None:
-        self._unconfirmed = True
-        if self._assignment.owned:
+        if self._assignment.owned and not self._unconfirmed:
             _LOG.info("nobody polled for %.1f s: records wait until the group has confirmed the membership", seconds)
+        self._unconfirmed = True
         self._ask_at = now
 
     def _readable(self) -> list[PartitionState]:

@@ -64,11 +64,15 @@ def render_page(outcome: Outcome, settings: DemoSettings, png: bytes) -> str:
     return "\n".join(parts)
 
 
+def _keys(count: int) -> str:
+    return "key" if count == 1 else "keys"
+
+
 def _tiles(outcome: Outcome) -> str:
     stock, mine = outcome.stock.figure("reordered_keys"), outcome.keyorder.figure("reordered_keys")
     tiles = (
-        (f"{stock:,}", "keys out of order with stock clients", "red" if stock else ""),
-        (f"{mine:,}", "keys out of order with keyorder", "red" if mine else "green"),
+        (f"{stock:,}", f"{_keys(stock)} out of order with stock clients", "red" if stock else ""),
+        (f"{mine:,}", f"{_keys(mine)} out of order with keyorder", "red" if mine else "green"),
         (f"{outcome.keyorder.figure('lost'):,}", "records lost with keyorder", "green" if outcome.kept else "red"),
         (f"{outcome.keyorder.figure('records'):,}", f"records of {outcome.keyorder.figure('keys'):,} keys", ""),
     )

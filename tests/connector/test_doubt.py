@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from keyorder.connector import clock
 from keyorder.connector.consuming.membership_check import MembershipCheck
 
@@ -61,3 +62,18 @@ def test_the_group_is_asked_before_the_library_and_its_answer_does_not_end_the_d
     standstill.ask(away)
     assert group.asked == [[read]]
     assert standstill.in_doubt
+
+
+def test_one_standstill_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The application and the library were both away, for the same time; another one is told again."""
+    members: Any = SimpleNamespace(owned={("t", 0): SimpleNamespace(started=True)})
+    group: Any = Group()
+    group.takes = True
+    caplog.set_level("INFO")
+    standstill = MembershipCheck(members, group)
+    for times in (1, 2):
+        away = clock.now() + 60.0 * times
+        standstill.look(away)
+        standstill.served(away)
+        assert [record.getMessage()[:12] for record in caplog.records] == ["nobody polle"] * times
+        assert standstill.settle(away)

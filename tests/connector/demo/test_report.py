@@ -101,6 +101,13 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert "VALID &lt;b&gt;" in page
 
 
+@pytest.mark.parametrize(("count", "said"), [(0, "keys out of"), (1, "key out of"), (2, "keys out of")])
+def test_one_key_is_not_keys(tmp_path: Path, count: int, said: str) -> None:
+    """The tiles are the first that is read."""
+    page = render_page(_outcome(_side(reordered=count)), DemoSettings(tmp_path), b"")
+    assert f">{count}</b><span>{said} order with keyorder</span>" in page
+
+
 def test_the_terminal_report_says_what_went_wrong() -> None:
     """A good run ends in a sentence; a bad one shows the checker's findings."""
     for side, expected in ((_side(), "kept every key in order"), (_side(reordered=2, valid=False), "FAILED")):
