@@ -17,7 +17,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ...partitioner.epochs import ChangePhase
 from ...partitioner.gates.starts import flushed_epoch
 from .. import clock
 from ..config import ConsumerSettings
@@ -129,11 +128,11 @@ class Membership:
                 raise
 
     def awaited(self) -> list[object]:
-        """What is about to happen: a start, or the end of a change. Before its PREPARE a change can end with nothing new."""
+        """What is about to happen: a start, or the end of a change."""
         awaited: list[object] = ["start"] if self.starts.waiting else []
         for topic in self._assignment.topics():
             timeline = self._assignment.views.timeline(topic)
-            if timeline is not None and timeline.change is not None and timeline.change.phase is ChangePhase.PREPARE:
+            if timeline is not None and timeline.change is not None:
                 awaited.append(timeline)
         return awaited
 
