@@ -234,7 +234,9 @@ CONSUMER = _table(
         "that moved. They are held in memory, at most `keyorder.hold.max.messages` per partition; when that is "
         "full, the whole partition waits. With `key` some records are returned after later offsets of their "
         "partition. The committed offset stays at the oldest record that waits, and the commit's metadata lists "
-        "what was processed beyond it, so that the next owner returns no record twice. `key` cannot be used with "
+        "what was processed beyond it, so that the next owner returns no record twice. An offset that the "
+        "application stores or commits covers the lower ones that it was given before that record: name every record, "
+        "in the order in which they came, not the highest offset of a batch. `key` cannot be used with "
         "`send_offsets_to_transaction()`.",
     ),
     Setting(

@@ -204,7 +204,7 @@ class PartitionState:
 
     def done_up_to(self, offset: int) -> None:
         """The application names a position of its own: all that it was given before it is done with."""
-        if not self.late.done_up_to(offset):
+        if not self.late.done_up_to(offset, self._processed):
             self.processed = self.processed_up_to(offset)
         elif self.in_place_end <= self._processed:
             # A late record's own position. Where nothing that came in its place is unfinished, only late ones lie below it:

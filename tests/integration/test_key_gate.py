@@ -74,6 +74,43 @@ def test_own_keys_of_a_shrinks_target_flow_and_the_commit_stays_below_what_waits
         consumer.close()
 
 
+def test_an_application_that_names_the_highest_offset_of_each_batch_ends_at_the_end(
+    kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """The records that waited lie below the one that was named last, and no other record comes."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers}
+    admin = TopicAdmin(config)
+    admin.create(topic_name, 2, config=QUICK, initial_partition_count=1)
+    write(config, topic_name, b"old")
+    admin.shrink(topic_name, 1)
+    write(config, topic_name, b"new")
+    with OrderedProducer(config) as producer:
+        producer.produce(topic_name, b"last", OWN[0])
+    group = {**config, "group.id": topic_name, "auto.offset.reset": "earliest", "enable.auto.offset.store": False}
+    with OrderedConsumer({**group, "keyorder.gate": "key"}) as consumer:
+        places = [TopicPartition(topic_name, p) for p in (0, 1)]
+        consumer.assign(places)
+        consumer.pause(places[1:])
+
+        def finish(count: int) -> None:
+            highest: dict[int, int] = {}
+            for _ in range(count):
+                message = consumer.poll(30)
+                assert message is not None
+                assert message.error() is None
+                highest[message.partition()] = max(highest.get(message.partition(), 0), message.offset() + 1)
+            consumer.store_offsets(offsets=[TopicPartition(topic_name, p, o) for p, o in highest.items()])
+            consumer.commit(asynchronous=False)
+
+        finish(9)
+        while consumer.gates()[0].records_held < 4:
+            assert consumer.poll(0.05) is None
+        consumer.resume(places[1:])
+        finish(4)  # what opens the gate
+        finish(4)
+        assert committed(consumer, topic_name, 0) == 13
+
+
 @pytest.mark.parametrize("successor", ["key", "partition"])
 def test_a_new_owner_returns_only_what_waited(kafka: KafkaUnderTest, topic_name: str, successor: str) -> None:
     config = {"bootstrap.servers": kafka.bootstrap_servers}

@@ -38,6 +38,7 @@ class Late:
     def gave(self, offset: int, record_end: int) -> None:
         """A record was returned, one of these or not. record_end: behind the highest offset returned so far."""
         if offset in self._ends:
+            del self._ends[offset]  # those that were given stand in the order in which they were
             self._ends[offset] = record_end
 
     def keep_given(self, returned: int, missing: Iterable[int]) -> None:
@@ -62,18 +63,24 @@ class Late:
         """The application is done with all that it was given."""
         self._ends = {offset: end for offset, end in self._ends.items() if end is None}
 
-    def done_up_to(self, position: int) -> bool:
-        """The application names a position: done with are those before it in the order in which it was given them.
+    def done_up_to(self, position: int, processed: int) -> bool:
+        """The application names a position: done with are those below it that it was given before.
 
-        True when the position was that of a late record itself, and so says nothing of later offsets.
+        processed: all below it that came in its place is done with. True when the position was that of a late record itself,
+        and so says nothing of later offsets.
         """
-        exact = self._ends.get(position - 1)
-        self._ends = {
-            offset: end
-            for offset, end in self._ends.items()
-            if end is None or not (offset == position - 1 or position > end)
-        }
-        return exact is not None
+        given = [offset for offset, end in self._ends.items() if end is not None]
+        own = self._ends.get(position - 1)
+        done = {offset for offset in given if position > (self._ends[offset] or 0)}
+        if own is not None:
+            before = given[: given.index(position - 1)]
+            done.add(position - 1)
+            # The same position names the place at which the application has failed, if it was given that record before.
+            failed = position in before if position in self._ends else processed <= position < own
+            if not failed:
+                done.update(offset for offset in before if offset < position)
+        self._ends = {offset: end for offset, end in self._ends.items() if offset not in done}
+        return own is not None
 
     def clear(self) -> None:
         """Start anew."""
