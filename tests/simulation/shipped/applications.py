@@ -118,18 +118,25 @@ class Member:
 
     def _owns(self, kind: Kind) -> Callable[[Any, list[TopicPartition]], None]:
         def told(_: Any, partitions: list[TopicPartition]) -> None:
+            # A library that was frozen for longer than the session may say "revoked", as long as it has not asked again.
+            true = kind if kind is not Kind.REVOKE or self._seated() else Kind.LOST
             if kind is Kind.REVOKE and self._habits.commits in ("batch", "late") and self.consumer is not None:
                 try:
                     self.consumer.commit(asynchronous=False)
                 except KafkaException as error:
                     self._forgive(error)
             for place in partitions:
-                self._note(kind, place.partition)
+                self._note(true, place.partition)
             if self._habits.raises and here().rng.random() < 0.2 and not self.scenario.calm:
                 self._raised += 1
                 raise OnPurpose
 
         return told
+
+    def _seated(self) -> bool:
+        """Whether the group counts it among its members."""
+        seats = self.scenario.cluster.group(self.group).seats
+        return any(member.startswith(f"{self.name}-") for member in seats)
 
     def _run(self) -> None:
         habits = self._habits
