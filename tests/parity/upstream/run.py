@@ -142,7 +142,7 @@ def _run(folder: Path, test: str, environment: Mapping[str, str], more: Iterable
                         process.wait()
                         ended = True
                     size = now
-        told = log.read_text(encoding="utf-8", errors="replace").strip()[-300:]
+        told = last_words(log.read_text(encoding="utf-8", errors="replace").strip())
         found: dict[str, Outcome] = {}
         for line in said.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
@@ -154,6 +154,12 @@ def _run(folder: Path, test: str, environment: Mapping[str, str], more: Iterable
         if not found:
             found["(the file)"] = Outcome("ended", told)
         return found
+
+
+def last_words(said: str) -> str:
+    """What tells why a process ended: of a crash its reason and where it was, not the list of modules at its end."""
+    crash = said.rfind("Fatal Python error")
+    return said[-300:] if crash < 0 else said[max(0, crash - 500) : crash + 3000]
 
 
 def documented() -> dict[str, bool]:
