@@ -126,7 +126,7 @@ $(UPSTREAM_ENV)/.installed: $(STAMP)
 	@$(UPSTREAM_ENV)/bin/python -m pip install --quiet $(if $(CLIENT),'confluent-kafka==$(CLIENT)') $(UPSTREAM_NEEDS)
 	@touch $@
 
-parity-upstream: $(UPSTREAM_ENV)/.installed  ## confluent-kafka's own tests and examples, from a checkout: UPSTREAM=path, CLIENT=2.15.0, ONLY=Producer, WRITE=1
+parity-upstream: $(UPSTREAM_ENV)/.installed  ## confluent-kafka's own tests and examples, from a checkout: UPSTREAM=path, CLIENT=2.16.0, ONLY=Producer, WRITE=1
 	@test -n "$(UPSTREAM)" || { echo "UPSTREAM=path: a checkout of confluent-kafka-python"; exit 2; }
 	@PYTHONPATH=tests $(UPSTREAM_ENV)/bin/python tests/parity/upstream/examples.py $(UPSTREAM) -k '$(ONLY)' $(if $(WRITE),--write)
 	@$(UPSTREAM_ENV)/bin/python tests/parity/upstream/run.py $(UPSTREAM) -k '$(ONLY)' $(if $(WRITE),--write)

@@ -44,6 +44,28 @@ def first(consumer: Any, timeout: float = 120.0) -> Message:
 
 
 @BOTH
+def test_an_assignment_that_is_replaced_again_before_it_has_taken_hold(
+    kafka: KafkaUnderTest, kind: Any, topic_name: str
+) -> None:
+    """librdkafka before 2.16 ends the process (its issue 5573), and a reader whose gates close and open does this often."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 8)
+    send(kafka, topic_name, *((f"k{n}", f"{n}") for n in range(2_000)))
+    consumer = kind(group_config(kafka, topic_name, enable_auto_commit=False))
+    places = [TopicPartition(topic_name, p, OFFSET_BEGINNING) for p in range(8)]
+    for _ in range(150):
+        consumer.assign(places)
+        consumer.consume(100, 0.01)
+        consumer.assign(places[:4])
+    consumer.assign(places)
+    found: set[bytes] = set()
+    deadline = time.monotonic() + 120
+    while len(found) < 2_000:
+        assert time.monotonic() < deadline
+        found.update(message.value() for message in consumer.consume(500, 0.2))
+    consumer.close()
+
+
+@BOTH
 @pytest.mark.parametrize(("offset", "expected"), [(3, 3), (OFFSET_BEGINNING, 0), (OFFSET_END, 10), (-2002, 8)])
 @pytest.mark.parametrize("way", ["assign", "on_assign"])
 def test_offsets_that_are_given_need_no_reset(
