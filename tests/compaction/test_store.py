@@ -88,6 +88,7 @@ def test_any_order_and_any_memory_give_the_same_table(
     store.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(RECORDS, RECORDS)
 def test_a_file_goes_on_where_it_was_left(before: list, after: list) -> None:  # type: ignore[type-arg]

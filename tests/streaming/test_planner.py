@@ -45,6 +45,7 @@ def check_batch(batch: dict[int, list[tuple[int, int]]], newest: dict[int, int])
             newest[key] = number
 
 
+@pytest.mark.slow
 @pytest.mark.kip("K253-01")
 @settings(max_examples=300, deadline=None)
 @given(COUNTS, st.integers(0, 10**9), st.sampled_from([None, 1, 2, 5]), st.booleans())

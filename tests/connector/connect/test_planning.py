@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.connector.connect.runtime.group.planning import plan
@@ -47,6 +48,7 @@ def test_a_task_that_is_not_wanted_keeps_its_slot_until_it_has_ended() -> None:
     assert plan(slots, [], {"a", "b"}, lambda key, run: True) == {}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_two_members_ever_run_one_task(data: st.DataObject) -> None:

@@ -134,6 +134,7 @@ def test_tables_that_others_make_meanwhile(postgres: Postgres) -> None:
     sink.stop()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_replay_of_a_history_ends_in_its_last_state(

@@ -181,6 +181,7 @@ def _play(counts: list[int], seed: int, limit: int = 1000, going_back: bool = Fa
     return readers
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(COUNTS, st.integers(0, 10**9), st.sampled_from([0, 1, 3, 1000]))
 def test_nothing_goes_before_what_is_older_and_all_arrives(counts: list[int], seed: int, limit: int) -> None:

@@ -183,6 +183,7 @@ def _seesaw(epochs: int) -> Timeline:
     return Timeline("t", "i", "c", 1, tuple(made))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 2), st.lists(st.integers(0, 5), min_size=2, max_size=7), st.integers(0, 10**9))
 def test_a_look_agrees_with_the_rule_word_by_word(initial: int, more: list[int], seed: int) -> None:

@@ -74,6 +74,7 @@ COUNTS = st.tuples(st.integers(1, 2), st.lists(st.integers(0, 4), min_size=1, ma
 )
 
 
+@pytest.mark.slow
 @pytest.mark.kip("K253-01", "K253-54", "K253-59", "K253-30", "K253-35", "K253-33")
 @settings(max_examples=400, deadline=None)
 @given(COUNTS, st.integers(0, 10**9), st.sampled_from([0.0, 0.0, 0.3, 0.7]))
@@ -134,6 +135,7 @@ def test_a_clip_closes_what_waits_for_it() -> None:
     assert starts == {0: 0, 1: 1, 2: 5, 3: 5}
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(COUNTS, st.integers(0, 10**9), st.booleans())
 def test_consistent_starts_skip_no_record_in_the_middle(counts: list[int], seed: int, by_time: bool) -> None:

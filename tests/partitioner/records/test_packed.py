@@ -38,6 +38,7 @@ def adopted(count: int, hash: str = "murmur2") -> Timeline:
     return Timeline("orders", "a-topic-id-of-a-broker", "a-cluster-id-of-brokers", count, (Epoch(0, count),), hash=hash)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(timeline=_timelines(), hash=st.sampled_from(["murmur2", "crc32"]))
 def test_any_timeline_survives_being_packed(timeline: Timeline, hash: str) -> None:
@@ -51,6 +52,7 @@ def test_any_timeline_survives_being_packed(timeline: Timeline, hash: str) -> No
     assert decode_timeline(data) == timeline
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(timeline=_timelines(), data=st.data())
 def test_a_damaged_one_is_corrupt_or_valid(timeline: Timeline, data: st.DataObject) -> None:

@@ -107,6 +107,7 @@ def test_a_cut_off_record_is_corrupt_or_valid(record: Any, data: st.DataObject) 
             control_records.decode_record(key, cut)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(ANY, st.data())
 def test_a_damaged_record_is_corrupt_or_valid(record: Any, data: st.DataObject) -> None:
