@@ -92,7 +92,6 @@ def test_the_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> No
     assert ran.stdout.strip() == wheel.name.split("-")[1]
 
 
-@pytest.mark.long
 def test_spark_finds_the_source_of_this_environment_from_anywhere(tmp_path: Path) -> None:
     """Also where `make setup` has made it: PySpark asks for the modules that lie there as files, and no import hook."""
     look = "import pkgutil; print(*(m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_k')))"
@@ -100,6 +99,7 @@ def test_spark_finds_the_source_of_this_environment_from_anywhere(tmp_path: Path
     assert seen.stdout.split() == ["pyspark_keyorder"]
 
 
+@pytest.mark.long
 def test_an_editable_install_is_found_from_anywhere(tmp_path: Path) -> None:
     """By PySpark's look for sources and by mypy, which both follow files and no import hooks."""
     source, home = copy_source(tmp_path), tmp_path / "venv"
