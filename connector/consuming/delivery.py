@@ -340,7 +340,7 @@ class Delivery:
 
     def _patience(self, deadline: float | None, now: float) -> float:
         """How long the client library may block: short while a gate is closed or a change is near."""
-        wait = self._waits.wait([*self._gates.shut, *self._members.awaited()], now)
+        wait = self._waits.wait([*self._gates.awaited(), *self._members.awaited()], now)
         if self._commits.stirred and self._commits.prove_at > now:
             wait = min(wait, self._commits.prove_at - now)  # a proof may be owed that others wait for
         return wait if deadline is None else max(0.0, min(wait, deadline - now))

@@ -85,6 +85,10 @@ class Gatekeeper:
         """Whether a gate of ours is closed."""
         return bool(self.shut)
 
+    def awaited(self) -> list[object]:
+        """What tells its closed gates from others, without a look at each: how many, and which has closed last."""
+        return [len(self.shut), next(reversed(self.shut))] if self.shut else []
+
     def changed(self, topic: str) -> None:
         """Partitions were started: judge the topic anew."""
         self._judged.pop(topic, None)
