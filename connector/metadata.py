@@ -165,7 +165,7 @@ def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = 
     """Let a new client find the topic's leaders before it is used; returns when it has, or after `timeout` seconds.
 
     A client connects when it is first used. What it cannot send at once, for want of a connection or a leader, the library
-    again on a timer: a producer's id after half a second, an assigned partition after a whole one. What is wrong
+    tries again on a timer: a producer's id after half a second, an assigned partition after a whole one. What is wrong
     with the cluster is left for that use to say.
 
     questions: how often it asks. The first answer comes from the address that was given; the next questions go to the

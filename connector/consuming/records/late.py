@@ -6,6 +6,7 @@ A position says "everything below is done with", so it stays below the oldest of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from math import inf
 
 
@@ -69,12 +70,12 @@ class Late:
         processed: all below it that came in its place is done with. True when the position was that of a late record itself,
         and so says nothing of later offsets.
         """
-        given = [offset for offset, end in self._ends.items() if end is not None]
-        own = self._ends.get(position - 1)
-        done = {offset for offset in given if position > (self._ends[offset] or 0)}
+        given = {offset: end for offset, end in self._ends.items() if end is not None}
+        own = given.get(position - 1)
+        done = {offset for offset, end in given.items() if position > end}
         if own is not None:
-            before = given[: given.index(position - 1)]
             done.add(position - 1)
+            before = list(takewhile(lambda offset: offset != position - 1, given))
             # The same position names the place at which the application has failed, if it was given that record before.
             failed = position in before if position in self._ends else processed <= position < own
             if not failed:
