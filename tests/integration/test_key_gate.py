@@ -28,6 +28,17 @@ def write(config: dict[str, Any], topic: str, value: bytes) -> None:
                 producer.produce(topic, value, key)
 
 
+def shrunk(kafka: KafkaUnderTest, topic: str) -> dict[str, Any]:
+    """A topic that went from two partitions to one between two records of each key. Returns a client's settings."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers}
+    admin = TopicAdmin(config)
+    admin.create(topic, 2, config=QUICK, initial_partition_count=1)
+    write(config, topic, b"old")
+    admin.shrink(topic, 1)
+    write(config, topic, b"new")
+    return config
+
+
 def read(consumer: OrderedConsumer, count: int) -> list[tuple[bytes, bytes]]:
     """(key, value) of the next `count` records."""
     found: list[tuple[bytes, bytes]] = []
@@ -46,12 +57,7 @@ def committed(consumer: OrderedConsumer, topic: str, partition: int) -> int:
 def test_own_keys_of_a_shrinks_target_flow_and_the_commit_stays_below_what_waits(
     kafka: KafkaUnderTest, topic_name: str
 ) -> None:
-    config = {"bootstrap.servers": kafka.bootstrap_servers}
-    admin = TopicAdmin(config)
-    admin.create(topic_name, 2, config=QUICK, initial_partition_count=1)
-    write(config, topic_name, b"old")
-    admin.shrink(topic_name, 1)
-    write(config, topic_name, b"new")
+    config = shrunk(kafka, topic_name)
     group = {**config, "group.id": topic_name, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
     consumer = OrderedConsumer({**group, "keyorder.gate": "key"})
     origin = TopicPartition(topic_name, 1)
@@ -78,12 +84,7 @@ def test_an_application_that_names_the_highest_offset_of_each_batch_ends_at_the_
     kafka: KafkaUnderTest, topic_name: str
 ) -> None:
     """The records that waited lie below the one that was named last, and no other record comes."""
-    config = {"bootstrap.servers": kafka.bootstrap_servers}
-    admin = TopicAdmin(config)
-    admin.create(topic_name, 2, config=QUICK, initial_partition_count=1)
-    write(config, topic_name, b"old")
-    admin.shrink(topic_name, 1)
-    write(config, topic_name, b"new")
+    config = shrunk(kafka, topic_name)
     with OrderedProducer(config) as producer:
         producer.produce(topic_name, b"last", OWN[0])
     group = {**config, "group.id": topic_name, "auto.offset.reset": "earliest", "enable.auto.offset.store": False}
@@ -113,12 +114,7 @@ def test_an_application_that_names_the_highest_offset_of_each_batch_ends_at_the_
 
 @pytest.mark.parametrize("successor", ["key", "partition"])
 def test_a_new_owner_returns_only_what_waited(kafka: KafkaUnderTest, topic_name: str, successor: str) -> None:
-    config = {"bootstrap.servers": kafka.bootstrap_servers}
-    admin = TopicAdmin(config)
-    admin.create(topic_name, 2, config=QUICK, initial_partition_count=1)
-    write(config, topic_name, b"old")
-    admin.shrink(topic_name, 1)
-    write(config, topic_name, b"new")
+    config = shrunk(kafka, topic_name)
     group = {**config, "group.id": topic_name, "auto.offset.reset": "earliest"}
     with OrderedConsumer({**group, "keyorder.gate": "key"}) as first:
         first.assign([TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)])
@@ -170,12 +166,7 @@ def test_a_partition_that_was_full_flows_again_after_it_was_revoked(
     kafka: KafkaUnderTest, topic_name: str, gate: str
 ) -> None:
     """The client library keeps a pause through revocation and assignment; nobody would have lifted it."""
-    config = {"bootstrap.servers": kafka.bootstrap_servers}
-    admin = TopicAdmin(config)
-    admin.create(topic_name, 2, config=QUICK, initial_partition_count=1)
-    write(config, topic_name, b"old")
-    admin.shrink(topic_name, 1)
-    write(config, topic_name, b"new")
+    config = shrunk(kafka, topic_name)
     group = {**config, "group.id": topic_name, "auto.offset.reset": "earliest", "keyorder.gate": gate}
     both = [TopicPartition(topic_name, 0), TopicPartition(topic_name, 1)]
     with OrderedConsumer({**group, "keyorder.hold.max.messages": 2}) as consumer:

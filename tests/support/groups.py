@@ -104,14 +104,18 @@ def grown(kafka: KafkaUnderTest, topic: str) -> str:
 
 def moving_key(admin: TopicAdmin, topic: str, count: int) -> str:
     """A key that a growth to `count` gives another home."""
-    layout = admin.describe(topic).layout
-    return next(k for k in (f"k{i}" for i in range(1000)) if layout.home(k) != layout.resized(count).home(k))
+    return _key(admin, topic, count, True)
 
 
 def staying_key(admin: TopicAdmin, topic: str, count: int) -> str:
     """A key that a growth to `count` leaves where it is."""
+    return _key(admin, topic, count, False)
+
+
+def _key(admin: TopicAdmin, topic: str, count: int, moves: bool) -> str:
     layout = admin.describe(topic).layout
-    return next(k for k in (f"k{i}" for i in range(1000)) if layout.home(k) == layout.resized(count).home(k))
+    keys = (f"k{i}" for i in range(1000))
+    return next(k for k in keys if (layout.home(k) != layout.resized(count).home(k)) is moves)
 
 
 def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str]) -> None:

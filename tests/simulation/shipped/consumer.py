@@ -85,11 +85,8 @@ class Consumer(Client):
         return taken
 
     def _next(self) -> Message | None:
-        ready = None
-        for fetcher in self.fetchers.values():
-            if fetcher.queued and fetcher.place not in self.paused:
-                ready = [fetcher] if ready is None else [*ready, fetcher]
-        if ready is None:
+        ready = [f for f in self.fetchers.values() if f.queued and f.place not in self.paused]
+        if not ready:
             return None
         # Some of one partition, then some of the next: as batches come.
         self._turn += self.cluster.scheduler.rng.random() < 0.3
