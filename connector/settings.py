@@ -160,7 +160,7 @@ PRODUCER = _table(
         "keyorder.allow.explicit.partition",
         boolean,
         False,
-        "Allow `produce(partition=...)`. The order of a key does not include such records.",
+        "Allow `produce(partition=...)` to a managed topic. The order of a key does not include such records.",
     ),
     Setting(
         "keyorder.control.timeout.ms",

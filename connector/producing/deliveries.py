@@ -54,6 +54,19 @@ class _RecordFate:
         return self.deliveries.failed(report, self.sending, self.in_flight, self.callback, error, message, later)
 
 
+class _PlacedFate:
+    """What becomes of a record of an unmanaged topic: nothing is counted, the application hears."""
+
+    __slots__ = ("callback", "only_errors")
+
+    def __init__(self, callback: DeliveryCallback, only_errors: bool) -> None:
+        self.callback, self.only_errors = callback, only_errors
+
+    def settle(self, report: Any, error: Any, message: Any, later: bool) -> Call | None:
+        """See Fate."""
+        return None if error is None and self.only_errors else (self.callback, (error, message))
+
+
 class _MovedFate:
     """What becomes of the first write of a moved key on a compacted topic."""
 
@@ -129,6 +142,10 @@ class Deliveries:
         noting = self.reports.noting((in_flight, in_flight.ended, heard, fate))
         in_flight.told = callback, noting
         return noting
+
+    def told_placed(self, callback: DeliveryCallback) -> Callable[..., None]:
+        """The same for a record of an unmanaged topic."""
+        return self.reports.noting((None, None, None, _PlacedFate(callback, self._only_errors)))
 
     def told_moved(self, record: Record, in_flight: InFlight, key: bytes, route: Route) -> Callable[..., None]:
         """The same for the first write of a moved key on a compacted topic."""

@@ -38,6 +38,7 @@ from .report_poller import DeliveryReportPoller
 from .reports import Reports, came_of_a_callback
 from .topic_registration import TopicRegistration
 from .transactions import Transactions
+from .unmanaged_topics import UnmanagedTopics
 from .writer_session import Sending, WriterSession, new_writer
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class OrderedProducer(cimpl.Producer):
         "_settings",
         "_told",
         "_topics",
+        "_unmanaged",
         "_writer",
     )  # fmt: skip
 
@@ -135,6 +137,7 @@ class OrderedProducer(cimpl.Producer):
             weakly(self._record_sender.fail_topic),
         )
         self._session = WriterSession(self._settings, self._writer, self._raw, self._lock, self._link, sending)
+        self._unmanaged = UnmanagedTopics(self._link, self._settings)
         self._registration = TopicRegistration(
             self._config, self._session, self._deliveries.tombstones, self._log_starts, self._topics
         )
@@ -159,7 +162,9 @@ class OrderedProducer(cimpl.Producer):
         timestamp: int = 0,
         headers: Headers = None,
     ) -> None:
-        """Queue a record. Arguments as confluent_kafka.Producer.produce; a partition is refused unless allowed.
+        """Queue a record. Arguments as confluent_kafka.Producer.produce.
+
+        A partition is refused on a managed topic, unless allowed. On another one it is taken, and the topic is not adopted.
 
         Raises BufferError (the queue is full: call poll), KeyTypeError, PartitionRefusedError, KeyBlockedError,
         TopicNotFoundError, UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError, IneligibleWriterError;
@@ -192,9 +197,13 @@ class OrderedProducer(cimpl.Producer):
         if self._closed:
             raise RuntimeError("Producer has been closed")
         explicit = partition if partition >= 0 else None
-        if explicit is not None and not self._settings.allow_explicit_partition:
-            raise PartitionRefusedError(topic, partition)
         try:
+            if explicit is not None and not self._settings.allow_explicit_partition:
+                if sending is not None:
+                    raise PartitionRefusedError(topic, partition)
+                self._unmanaged.check(topic, partition)
+                self._record_sender.place(topic, value, key, partition, done, timestamp, headers)
+                return
             sending = sending or self._registration.first_use(topic)
             record = Record(topic, sending, value, done, timestamp, headers)
             if self._exclusion.interrupted:

@@ -20,7 +20,7 @@ from ...partitioner.writers.writer import Writer
 from .. import clock
 from .deliveries import Deliveries
 from .exclusion import Exclusion
-from .held_record import Headers, Record, row_failed, sendable_size, with_hint
+from .held_record import DeliveryCallback, Headers, Record, row_failed, sendable_size, with_hint
 from .holding import Holding
 from .lost_interrupts import raise_lost_interrupt
 from .transactions import Transactions
@@ -78,6 +78,28 @@ class RecordSender:
         if not self._holding.room(size):
             raise BufferError("Local: Queue full (records are held by a layout change or a lapsed lease)")
         self._holding.hold(key, record, now, explicit, size)
+
+    def place(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        callback: DeliveryCallback | None,
+        timestamp: int,
+        headers: Headers,
+    ) -> None:
+        """Hand over a record of a topic that is not managed, where the application has placed it. Without the lock.
+
+        Raises as confluent_kafka.Producer.produce.
+        """
+        told = None if callback is None else self._deliveries.told_placed(callback)
+        more = () if headers is None else (with_hint(headers, None),)
+        try:
+            self._produce(topic, value, key, partition, told, None, timestamp, *more)
+        except REFUSED as error:
+            raise_lost_interrupt(error, headers)
+            raise
 
     def take_late(self, record: Record, key: bytes | None, explicit: int | None) -> None:
         """The same for a record from a signal handler that interrupted this: nobody is there to be told but the callback.

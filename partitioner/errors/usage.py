@@ -108,7 +108,7 @@ class ReleasedTopicError(UsageError):
 
 
 class PartitionRefusedError(UsageError, StockError, ValueError):
-    """A send named its partition. An explicit partition takes the record out of its key's order.
+    """A record of a managed topic named its partition. An explicit partition takes the record out of its key's order.
 
     active: how many partitions are written now, when the one named is retired; None when none may be named at all.
     """
@@ -126,8 +126,8 @@ class PartitionRefusedError(UsageError, StockError, ValueError):
                 "are written now"
             )
         return (
-            f"produce(partition={self.partition}) on {self.topic!r} is refused, since keyorder places keys: leave it out, "
-            "or set keyorder.allow.explicit.partition=true and order such records yourself"
+            f"produce(partition={self.partition}) on {self.topic!r} is refused, since the topic is managed and keyorder places "
+            "its keys: leave it out, or set keyorder.allow.explicit.partition=true and order such records yourself"
         )
 
 

@@ -202,6 +202,7 @@ def test_errors_in_the_place_of_the_librarys_are_of_its_family(kafka: KafkaUnder
             producer.produce(topic_name, b"v", b"k")
         assert isinstance(not_found.value, TopicNotFoundError)
         assert not_found.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        TopicAdmin(kafka.client_config()).create(topic_name, 4)
         with pytest.raises(KafkaException) as refused:
             producer.produce(topic_name, b"v", b"k", 3)
         assert isinstance(refused.value, PartitionRefusedError)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -21,10 +20,7 @@ from quixstreams.kafka import producer as their_producer
 bootstrap, topic, kind, folder = sys.argv[1:]
 KEYS, EACH = 4, 5
 if kind == "ordered":
-    their_consumer.ConfluentConsumer = OrderedConsumer  # type: ignore[misc]
-    # State goes to the changelog's partition of the same number as the record's. Not among the application's settings: an
-    # admin client gets those too.
-    their_producer.ConfluentProducer = partial(OrderedProducer, **{"keyorder.allow.explicit.partition": True})  # type: ignore[misc]
+    their_consumer.ConfluentConsumer, their_producer.ConfluentProducer = OrderedConsumer, OrderedProducer  # type: ignore[misc]
 
 
 def send(numbers: range) -> None:
