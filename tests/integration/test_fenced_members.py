@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
-from keyorder.connector.consuming import membership_check
 from keyorder.connector.consuming.ending import has_failed
+from keyorder.partitioner.gates import membership
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, await_that, group_config, grown, read, send
 
@@ -63,7 +63,7 @@ def test_a_member_that_was_away_for_too_long_joins_again(
 
         until(lambda: consumer.memberid() is None, "max.poll.interval.ms")
         if first == "poll in doubt":
-            monkeypatch.setattr(membership_check, "_SILENCE", 0.0)
+            monkeypatch.setattr(membership, "_SILENCE", 0.0)
         if first == "commit":
             with pytest.raises(KafkaException) as lost:
                 consumer.commit(asynchronous=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
-from keyorder.connector.consuming import membership_check
 from keyorder.partitioner.errors import KeyorderError
+from keyorder.partitioner.gates import membership
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, group_config, read, send
 
@@ -34,7 +34,7 @@ def test_what_lies_ready_is_not_given_out_once_another_process_is_the_member(
     read(other, 49)
     other.commit(asynchronous=False)
 
-    monkeypatch.setattr(membership_check, "_SILENCE", 0.0)
+    monkeypatch.setattr(membership, "_SILENCE", 0.0)
 
     with pytest.raises(KeyorderError, match=r"(?i)fenced"):
         _ = consumer.consume_arrow(10, 5) if columns else consumer.poll(5)
@@ -48,7 +48,7 @@ def test_a_member_that_took_its_time_goes_on(
     """The confirmation commits nothing that the application has not: a successor begins where it would have begun."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
     send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(20)))
-    monkeypatch.setattr(membership_check, "_SILENCE", 0.0)
+    monkeypatch.setattr(membership, "_SILENCE", 0.0)
     config = group_config(kafka, topic_name, enable_auto_commit=False)
     with OrderedConsumer(config) as consumer:
         consumer.subscribe([topic_name])
@@ -69,7 +69,7 @@ def test_without_a_group_there_is_nobody_to_ask(
     """Partitions assigned by hand belong to whoever assigned them."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
     send(kafka, topic_name, ("k", "v1"), ("k", "v2"))
-    monkeypatch.setattr(membership_check, "_SILENCE", 0.0)
+    monkeypatch.setattr(membership, "_SILENCE", 0.0)
     with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
         consumer.assign([TopicPartition(topic_name, 0, OFFSET_BEGINNING)])
 
@@ -83,7 +83,7 @@ def test_a_growth_while_nobody_polled_repeats_nothing(
     admin = TopicAdmin(kafka.client_config())
     admin.create(topic_name, 1, config=QUICK)
     send(kafka, topic_name, *((f"k{n}", "old") for n in range(20)))
-    monkeypatch.setattr(membership_check, "_SILENCE", 0.0)
+    monkeypatch.setattr(membership, "_SILENCE", 0.0)
     with OrderedConsumer(group_config(kafka, topic_name, auto_commit_interval_ms=600_000)) as consumer:
         consumer.subscribe([topic_name])
         read(consumer, 20)
