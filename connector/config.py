@@ -55,6 +55,14 @@ def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
+def at_leaders(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, but without `client.rack`: what leaders say of the ends of their logs is read from them as well.
+
+    A follower has it later, by up to half a second in a quiet log, and whoever reads up to an end would wait for that.
+    """
+    return {name: value for name, value in connection_of(config).items() if name != "client.rack"}
+
+
 def given(config: Mapping[str, Any] | None, named: Mapping[str, Any]) -> Mapping[str, Any]:
     """A client's settings as the client library takes them: a mapping, names, or both. TypeError for neither.
 

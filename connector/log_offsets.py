@@ -15,7 +15,7 @@ from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 from ..partitioner.errors import BrokerUnreachableError
 from . import clock
 from .attempts import Attempts
-from .config import connection_of
+from .config import at_leaders
 from .interruptible import Condition
 from .kafka_errors import translate
 from .log_reader import read_ranges
@@ -50,7 +50,7 @@ class LogOffsets:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = connection_of(config)
+        self._config = at_leaders(config)
         self._servers = str(config.get("bootstrap.servers"))
         self._idle: dict[str, Consumer] = {}
         self._returned_at: dict[str, float] = {}

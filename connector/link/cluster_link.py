@@ -16,7 +16,7 @@ from typing import Any
 from ...partitioner.errors import KafkaOperationError, KeyorderError
 from .. import clock
 from ..admin_link import AdminLink
-from ..config import connection_of
+from ..config import at_leaders
 from ..group_commits import GroupCommits
 from ..log_offsets import LogOffsets
 from .control_feed import ControlFeed, ControlSubscription, Interested
@@ -40,7 +40,7 @@ class ClusterLink:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = connection_of(config)
+        self._config = at_leaders(config)
         self._pid = os.getpid()
         self.servers = str(config.get("bootstrap.servers"))
         self._subscriptions: list[ControlSubscription] = []

@@ -131,10 +131,16 @@ def test_clients_that_are_dropped_count_as_gone(kafka: KafkaUnderTest, topic_nam
 
 
 def test_other_settings_are_another_link(kafka: KafkaUnderTest, topic_name: str, alone: None) -> None:
-    """Clients are shared by those alone whose settings reach the same cluster as the same user; a client's name is none."""
+    """Clients are shared by those alone whose settings reach the same cluster as the same user.
+
+    Neither its name nor its rack is one: control topics are read from their leaders, whose ends are asked for.
+    """
     producer = topic_of(kafka, topic_name)
     config = kafka.client_config()
-    same, other = ClusterLink({**config, "client.id": "x"}), ClusterLink({**config, "socket.keepalive.enable": True})
+    same, other = (
+        ClusterLink({**config, "client.id": "x", "client.rack": "r"}),
+        ClusterLink({**config, "socket.keepalive.enable": True}),
+    )
     first = ClusterLink(config)
     try:
         assert first.offsets is same.offsets
