@@ -243,6 +243,8 @@ class TopicAdmin:
     def expand(self, topic: str, count: int, timeout: float = 120.0) -> Change:
         """Grow to `count` partitions. The same call again resumes a killed change.
 
+        It does not look whether producers without keyorder write the topic, which would break the order of keys that move:
+        `plan` does, in `stock` and `warnings`.
         timeout: seconds until it is given up, with the layout as it was. Raises CountError for a count below the
         present one, ChangeOpenError while the topic goes to another count, UnmanagedTopicError, WriterLateError,
         TruncationError, ControllerFencedError and Kafka's own.

@@ -16,6 +16,7 @@ from ...partitioner.gates.starts import Commit
 from ...partitioner.layout import Layout
 from ...partitioner.timeline import Timeline
 from .notices import Notice
+from .stock_look import NOBODY_SEEN, StockProducers
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ class ChangeForecast:
     """A dry run of a change.
 
     plan: which shares of the keys move from where to where. partitions_to_create: physically. sampled_s: seconds between
-    the two samples, 0 for a single one. waits_for_groups, delay_ms: of a shrink; delay_ms is None for a growth.
+    the two samples, 0 for a single one. waits_for_groups, delay_ms: of a shrink; delay_ms is None for a growth. stock: what
+    shows that producers without keyorder write the topic; nobody looks where nothing would change.
     """
 
     topic: str
@@ -102,6 +104,7 @@ class ChangeForecast:
     waits_for_groups: tuple[str, ...] = ()
     delay_ms: int | None = None
     warnings: tuple[Notice, ...] = ()
+    stock: StockProducers = NOBODY_SEEN
 
     @property
     def current(self) -> Layout:

@@ -18,6 +18,7 @@ from ...partitioner.modes import DELETE_ENABLE
 from ...partitioner.timeline import Timeline
 from ...partitioner.writers.lease import LeaseTerms
 from ..settings import boolean
+from .stock_look import NOBODY_SEEN, StockProducers
 
 _USUAL_LEASE = LeaseTerms().lease
 
@@ -58,13 +59,13 @@ def of_change(
     count: int,
     ordered_writers: int | None = None,
     physical: int | None = None,
-    stock_records: int = 0,
+    stock: StockProducers = NOBODY_SEEN,
 ) -> list[Notice]:
     """For any change to `count`.
 
     ordered_writers: how many OrderedProducers write it now, None if nobody has looked. physical: partitions that exist now.
-    stock_records: how many of the newest records are a stock producer's. Before the first change nothing shows a stock
-    producer, so without a look it is warned of then.
+    stock: what shows that stock producers write it. Before the first change their records lie where ours would, so without a
+    look they are warned of then.
     """
     found = []
     if timeline.change is not None:
@@ -79,9 +80,9 @@ def of_change(
         )
     )
     unknown = ordered_writers is None and len(timeline.epochs) == 1 and timeline.folded is None
-    if stock_records or ordered_writers == 0 or unknown:
+    if stock.seen or ordered_writers == 0 or unknown:
         exist = max(count, timeline.highest_count, physical or 0)
-        found.append(stock_writers(timeline.layout.resized(count), exist, stock_records))
+        found.append(stock_writers(timeline.layout.resized(count), exist, stock))
     if ordered_writers == 0:
         found.append(
             Notice(
@@ -106,12 +107,12 @@ def long_leases(topic: str, leases: Mapping[str, float], usual: float = _USUAL_L
     ]
 
 
-def stock_writers(layout: Layout, partitions: int, records: int = 0) -> Notice:
+def stock_writers(layout: Layout, partitions: int, stock: StockProducers = NOBODY_SEEN) -> Notice:
     """What stock producers do to a topic that gets this layout and then has `partitions` partitions, retired ones included.
 
-    records: how many of the newest records are theirs.
+    stock: what shows that they write it.
     """
-    seen = f"{records} of the newest records are a stock producer's. " if records else ""
+    seen = f"{stock.seen[0].upper()}{stock.seen[1:]}. " if stock.seen else ""
     if stock_right(layout, partitions):
         after = f"With {layout.count} partitions they place keys as keyorder does, so they may go on afterwards"
     else:

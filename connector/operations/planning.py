@@ -11,23 +11,14 @@ from confluent_kafka.admin import AdminClient
 from ...partitioner.changes.plan import plan_change
 from ...partitioner.changes.terms import longest_hold
 from ...partitioner.epochs import Retirement
-from ...partitioner.errors import NotAuthorizedError
-from ...partitioner.records.control_records import Lease, Ready
 from ...partitioner.timeline import Timeline
-from ...partitioner.writers.members import WriterSet
-from .. import clock
-from ..control.control_reader import readable
-from ..control.control_topics import all_writer_slots
 from ..group_gates import GroupOffsets
 from ..metadata import identify, is_compacted
 from ..topology.draining import topic_delay_ms
 from . import notices
 from .forecast import ChangeForecast, ForcedDrain, group_forecasts, hold_forecast, losses
 from .sampling import take_sample, two_samples
-from .stray_scan import scan
-
-# Newest records of each partition that are looked at for stock producers, and the seconds that it may take.
-_LOOK, _LOOK_TIMEOUT = 100, 5.0
+from .stock_look import NOBODY_SEEN, WriterLook, look
 
 
 class Planner:
@@ -48,11 +39,10 @@ class Planner:
         asked = self._all_groups(topic, named) if groups is None else [*groups, *named]
         partitions = range(min(physical, timeline.highest_count))
         first, last = two_samples(lambda: take_sample(self._config, self._offsets, topic, partitions, asked), sample_s)
-        writers = WriterSet()
-        for message in readable(self._config, all_writer_slots(), 20.0):
-            if isinstance(message.record, Lease | Ready):
-                writers.apply(message.record, message.offset, clock.now())
-        live = list(writers.live(topic))
+        writers = WriterLook(self._config, topic)
+        live = writers.live
+        changes = count != timeline.newest.count
+        stock = look(self._config, timeline, physical, writers) if changes else NOBODY_SEEN
         forecast = ChangeForecast(
             topic=topic,
             plan=plan,
@@ -62,8 +52,9 @@ class Planner:
             sampled_s=last.at - first.at,
             waits_for_groups=named if plan.retired else (),
             delay_ms=retirement.delay(topic_delay_ms(timeline)) if plan.retired else None,
+            stock=stock,
         )
-        warnings = notices.of_change(timeline, count, len(live), physical, self._stock_records(timeline, physical))
+        warnings = notices.of_change(timeline, count, len(live), physical, stock)
         warnings += notices.long_leases(topic, {m.lease.writer: m.lease.lease_ms / 1000 for m in live})
         if plan.retired:
             compacted = is_compacted(self._admin, topic, self._servers)
@@ -79,14 +70,6 @@ class Planner:
         upto = {p: left.get(p, sample.ends[p]) for p in partitions}
         records = {p: max(0, end - sample.starts[p]) for p, end in upto.items()}
         return ForcedDrain(timeline.topic, records, losses(upto, sample))
-
-    def _stock_records(self, timeline: Timeline, physical: int) -> int:
-        """How many of the newest records a stock producer has put there; 0 where this user may not read them."""
-        try:
-            found = scan(self._config, timeline, physical, _LOOK, _LOOK_TIMEOUT)
-        except NotAuthorizedError:
-            return 0
-        return sum(each.strays + each.foreign for each in found)
 
     def _all_groups(self, topic: str, named: Sequence[str]) -> list[str]:
         """Those with commits on the topic, and those that are named whether they have any or not."""

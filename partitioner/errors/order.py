@@ -113,6 +113,24 @@ class ConsentNeededError(OrderError):
         )
 
 
+class StockWritersError(OrderError):
+    """A change was not begun: producers without keyorder write the topic, or have written its newest records.
+
+    seen: what shows them, in words.
+    """
+
+    def __init__(self, topic: str, seen: str) -> None:
+        super().__init__(topic, seen)
+        self.topic, self.seen = topic, seen
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} was not changed: {self.seen}, and a producer without keyorder breaks the order of keys that "
+            "move. Let it use an OrderedProducer, or stop it (docs/adopt.md). If none writes the topic any more, or if its "
+            "keys may get out of order, give the same command with --accept-stock-writers"
+        )
+
+
 class MisplacedKeysError(OrderError):
     """A topic without a timeline holds records that no hash explains, or that the hash asked for does not explain.
 

@@ -12,6 +12,7 @@ from keyorder.connector.operations.change_status import Answer, change_status, d
 from keyorder.connector.operations.forecast import Sample, group_forecasts, hold_forecast, losses
 from keyorder.connector.operations.notices import Code
 from keyorder.connector.operations.outcomes import PartitionStatus, outcomes
+from keyorder.connector.operations.stock_look import StockProducers
 from keyorder.partitioner.changes.plan import plan_change
 from keyorder.partitioner.epochs import ChangePhase, Drain, DrainState, Retirement
 from keyorder.partitioner.gates.starts import Commit
@@ -93,7 +94,7 @@ def test_a_change_warns_of_stock_writers_where_something_shows_one_or_nothing_ca
     assert [n.code for n in notices.of_change(FOUR, 8)] == [Code.KEYS_MOVE, Code.STOCK_WRITERS]
     assert [n.code for n in notices.of_change(FOUR, 8, ordered_writers=2)] == [Code.KEYS_MOVE]
     assert [n.code for n in notices.of_change(TWO, 4)] == [Code.KEYS_MOVE]
-    found = notices.of_change(TWO, 4, 2, 4, stock_records=7)
+    found = notices.of_change(TWO, 4, 2, 4, stock=StockProducers(records=7))
     assert [n.code for n in found] == [Code.KEYS_MOVE, Code.STOCK_WRITERS]
     assert "7 of the newest records are a stock producer's" in found[1].text
 

@@ -36,6 +36,7 @@ def plan_document(found: ChangeForecast) -> dict[str, Any]:
         "waits_for_groups": list(found.waits_for_groups),
         "not_waited_for": found.not_waited_for,
         "delay_ms": found.delay_ms,
+        "stock_producers": asdict(found.stock),
         "warnings": notices_document(found.warnings),
     }
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
 from ....partitioner.epochs import Retirement
-from ....partitioner.errors import CountError
+from ....partitioner.errors import CountError, StockWritersError
+from ....partitioner.timeline import Timeline
 from ...admin import TopicAdmin
 from ...operations.forecast import ForcedDrain
-from ...operations.notices import Code, of_change
+from ...operations.notices import Code, Notice, of_change
 from ..connecting import Connection, connection_options
 from ..output import emit_json, output_option
 from ..signals import interrupted_by_sigterm
@@ -46,6 +47,12 @@ _delay_option = click.option(
     metavar="MS",
     help="How long retired partitions stay readable, 0 for not at all. [default: the topic's setting]",
 )
+_accept_option = click.option(
+    "--accept-stock-writers",
+    "accepted",
+    is_flag=True,
+    help="Make the change although producers without keyorder seem to write the topic: its keys may get out of order.",
+)
 
 
 @click.command()
@@ -79,6 +86,7 @@ def plan(
 @click.command()
 @_topic_option
 @click.option("--partitions", type=_COUNT, required=True, help="The new number of partitions.")
+@_accept_option
 @_groups_option
 @_sample_option
 @_dry_run_option
@@ -88,6 +96,7 @@ def expand(
     connection: Connection,
     topic: str,
     partitions: int,
+    accepted: bool,
     groups: Sequence[str],
     sample: float,
     dry_run: bool,
@@ -95,10 +104,10 @@ def expand(
 ) -> None:
     """Grow a topic while it is written and read. The same command again resumes a change that was cut off.
 
-    A change that does not get through within --timeout is given up; the layout is then as it was before. --group and
-    --sample go with --dry-run.
+    A change that does not get through within --timeout is given up; the layout is then as it was before. A topic that a
+    producer without keyorder seems to write is refused (exit code 3). --group and --sample go with --dry-run.
     """
-    _only_planned(groups, sample, dry_run)
+    _only_planned(groups, sample, accepted, dry_run)
     connection.reach()
     with TopicAdmin(connection.config) as admin:
         timeline = admin.timeline(topic)
@@ -107,13 +116,14 @@ def expand(
     if dry_run:
         _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
         return
-    show_notices(of_change(timeline, partitions))
+    warnings = _warned(connection, timeline, partitions, Retirement(), accepted)
     with (
         interrupted_by_sigterm(),
         steps_shown(topic, partitions) as progress,
         TopicAdmin(connection.config, progress) as admin,
     ):
         change = admin.expand(topic, partitions, connection.timeout)
+        change = replace(change, warnings=warnings or change.warnings)
     if output == "json":
         emit_json(change_document(change))
     else:
@@ -130,6 +140,7 @@ def expand(
 @_delay_option
 @click.option("--force", is_flag=True, help="Do not wait for groups either. What they have not read is lost.")
 @click.option("--confirm", "confirmation", default=None, metavar="TOPIC", help="The topic's name again, for --force.")
+@_accept_option
 @_groups_option
 @_sample_option
 @_dry_run_option
@@ -144,6 +155,7 @@ def shrink(
     delay_ms: int | None,
     force: bool,
     confirmation: str | None,
+    accepted: bool,
     groups: Sequence[str],
     sample: float,
     dry_run: bool,
@@ -153,11 +165,12 @@ def shrink(
 
     A retired partition is read to its end and then kept empty: a stock cluster cannot remove it, a later growth uses it
     again. The same command again resumes a change that was cut off. --immediate, --delete-partitions-delay and --force also
-    apply to what was retired before and is not emptied yet. --group and --sample go with --dry-run.
+    apply to what was retired before and is not emptied yet. A topic that a producer without keyorder seems to write is
+    refused (exit code 3). --group and --sample go with --dry-run.
     """
     if confirmation is not None and not force:
         raise click.UsageError("--confirm goes with --force.")
-    _only_planned(groups, sample, dry_run)
+    _only_planned(groups, sample, accepted, dry_run)
     connection.reach()
     retirement = Retirement(immediate, _names(waited), delay_ms, force)
     with TopicAdmin(connection.config) as admin:
@@ -171,7 +184,7 @@ def shrink(
     if dry_run:
         _show_plan(connection, topic, partitions, groups, sample, output, retirement, lost)
         return
-    show_notices(of_change(timeline, partitions))
+    warnings = _warned(connection, timeline, partitions, retirement, accepted)
     if lost is not None:
         confirm(topic, confirmation, lost.lines())
     with (
@@ -180,7 +193,10 @@ def shrink(
         TopicAdmin(connection.config, progress) as admin,
     ):
         change = admin.shrink(topic, partitions, immediate, retirement.groups, connection.timeout, delay_ms, force)
-        show_notices([notice for notice in change.warnings if notice.code in (Code.SWITCH_OFF, Code.COMPACTED)])
+        if warnings:
+            change = replace(change, warnings=warnings)
+        else:  # the layout stays, so nobody has planned
+            show_notices([notice for notice in change.warnings if notice.code in (Code.SWITCH_OFF, Code.COMPACTED)])
         drained = admin.drain(topic) if retirement.asked_for else []
     if output == "json":
         steps = [{**asdict(step), "state": step.state.value} for step in drained]
@@ -213,8 +229,31 @@ def _show_plan(
         click.echo(line)
 
 
-def _only_planned(groups: Sequence[str], sample: float, dry_run: bool) -> None:
-    """Who gives a flag of a plan may think that nothing is changed: refuse it without --dry-run."""
+def _warned(
+    connection: Connection, timeline: Timeline, partitions: int, wishes: Retirement, accepted: bool
+) -> tuple[Notice, ...]:
+    """What `topics plan` warns of, shown; nothing where the count stays, which takes no plan.
+
+    Raises StockWritersError where stock producers were seen and are not accepted. A change that is open is not stopped:
+    its partitions may be there already.
+    """
+    if partitions == timeline.newest.count:
+        show_notices(of_change(timeline, partitions))
+        return ()
+    with TopicAdmin(connection.config) as admin:
+        planned = admin.plan(
+            timeline.topic, partitions, None, wishes.groups, wishes.immediate, wishes.delay_ms, 0.0, wishes.forced
+        )
+    show_notices(planned.warnings)
+    if planned.stock.seen and not accepted and timeline.change is None:
+        raise StockWritersError(timeline.topic, planned.stock.seen)
+    return planned.warnings
+
+
+def _only_planned(groups: Sequence[str], sample: float, accepted: bool, dry_run: bool) -> None:
+    """Who gives a flag of a plan may think that nothing is changed: refuse it without --dry-run; and the other way round."""
+    if accepted and dry_run:
+        raise click.UsageError("--accept-stock-writers goes with a change, not with --dry-run.")
     given = [flag for flag, value in (("--group", groups), ("--sample", sample)) if value]
     if given and not dry_run:
         raise click.UsageError(f"{' and '.join(given)}: for a dry run only. Add --dry-run, or make the change without.")

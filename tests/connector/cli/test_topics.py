@@ -107,7 +107,7 @@ def test_a_topic_is_created_described_grown_and_listed(kafka: KafkaUnderTest, to
     assert [step["name"] for step in document["steps"]][-3:] == ["cutting", "committing", "done"]
     told = [line for line in grown.err.splitlines() if not line.startswith("WARNING")]
     assert len(told) == len(document["steps"])
-    assert [warning["code"] for warning in document["warnings"]] == ["keys-move", "stock-writers"]
+    assert [warning["code"] for warning in document["warnings"]] == ["keys-move"]
 
     assert list(described) == [
         "topic", "topic_id", "layout", "partitions", "ordered", "epochs", "change", "writers", "settings",

@@ -1,0 +1,107 @@
+"""`keyorder topics expand|shrink` of a topic that producers without keyorder write: refused until they are accepted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+from keyorder import OrderedProducer, TopicAdmin
+from support.cluster import KafkaUnderTest
+from support.commands import Command
+
+QUICK = {"keyorder.view.age.ms": "300"}
+ACCEPT = "--accept-stock-writers"
+
+
+def stock(kafka: KafkaUnderTest, **more: object) -> Producer:
+    """A producer as Java's places keys."""
+    return Producer({**kafka.client_config(), "partitioner": "murmur2_random", "linger.ms": 5, **more})
+
+
+@contextmanager
+def written_by_stock(kafka: KafkaUnderTest, topic: str) -> Iterator[None]:
+    """A stock producer writes the topic without a pause; the first record has arrived."""
+    producer, over, arrived = stock(kafka), threading.Event(), threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not over.is_set():
+            producer.produce(topic, b"v", b"k%d" % (number % 8), on_delivery=lambda *_: arrived.set())
+            producer.flush(120)
+            number += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        assert arrived.wait(120)
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_the_first_change_of_a_topic_that_a_stock_producer_writes_has_to_be_accepted(
+    kafka: KafkaUnderTest, topic_name: str, keyorder: Command
+) -> None:
+    """Its records lie where an OrderedProducer's would. That the log grows while no OrderedProducer is live shows it."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK, initial_partition_count=1)
+    to = ("--topic", topic_name, "--partitions")
+    with written_by_stock(kafka, topic_name):
+        for command, count in (("expand", 3), ("shrink", 1)):
+            refused = keyorder("topics", command, *to, count)
+            assert (refused.code, refused.error["type"]) == (3, "StockWritersError")
+            assert ACCEPT in refused.error["message"]
+            assert "WARNING" in refused.err
+            assert keyorder("topics", command, *to, count, "--dry-run").document["stock_producers"]["unaccounted"] > 0
+        assert admin.timeline(topic_name).newest.number == 0
+        assert keyorder("topics", "plan", *to, 3).document["stock_producers"]["unaccounted"] > 0
+        assert keyorder("topics", "expand", *to, 2).document["changed"] is False
+        accepted = keyorder("topics", "expand", *to, 3, ACCEPT)
+        assert (accepted.code, accepted.document["after"]) == (0, 3)
+    assert "stock-writers" in [warning["code"] for warning in accepted.document["warnings"]]
+    quiet = TopicAdmin(kafka.client_config())
+    quiet.create(f"{topic_name}-quiet", 1, config=QUICK)
+    assert keyorder("topics", "expand", "--topic", f"{topic_name}-quiet", "--partitions", 2).code == 0
+
+
+def test_a_stock_producers_records_among_the_newest_have_to_be_accepted(
+    kafka: KafkaUnderTest, topic_name: str, keyorder: Command
+) -> None:
+    """Beside a live OrderedProducer too, once keys have moved. A change that was begun is resumed without a question."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+    to = ("--topic", topic_name, "--partitions")
+    with OrderedProducer(kafka.client_config()) as producer:
+        for number in range(8):
+            producer.produce(topic_name, b"v", b"k%d" % number)
+        assert producer.flush(120) == 0
+        grown = keyorder("topics", "expand", *to, 3)
+        assert (grown.code, [w["code"] for w in grown.document["warnings"]]) == (0, ["keys-move"])
+        again = keyorder("topics", "expand", *to, 4)
+        assert (again.code, [w["code"] for w in again.document["warnings"]]) == (0, ["keys-move"])
+        beside = stock(kafka)
+        for number in range(64):
+            beside.produce(topic_name, b"v", b"s%d" % number)
+        assert beside.flush(120) == 0
+        for command, count in (("expand", 5), ("shrink", 3)):
+            refused = keyorder("topics", command, *to, count)
+            assert (refused.code, refused.error["type"]) == (3, "StockWritersError")
+            seen = keyorder("topics", command, *to, count, "--dry-run").document["stock_producers"]
+            assert seen["records"] > 0
+            assert f"{seen['records']} of the newest records" in refused.error["message"]
+        assert admin.timeline(topic_name).newest.count == 4
+        accepted = keyorder("topics", "shrink", *to, 3, ACCEPT)
+        assert (accepted.code, accepted.document["after"]) == (0, 3)
+
+
+@pytest.mark.parametrize("command", ["expand", "shrink"])
+def test_a_dry_run_takes_no_consent(kafka: KafkaUnderTest, topic_name: str, keyorder: Command, command: str) -> None:
+    """Whoever gives it thinks that the change is made."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK, initial_partition_count=1)
+    count = 3 if command == "expand" else 1
+    given = keyorder("topics", command, "--topic", topic_name, "--partitions", count, "--dry-run", ACCEPT)
+    assert (given.code, given.error["message"]) == (2, f"{ACCEPT} goes with a change, not with --dry-run.")
