@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     AdminClient,
     ClusterMetadata,
     ConfigResource,
+    NewTopic,
     ResourceType,
     TopicDescription,
 )
@@ -43,6 +44,14 @@ _PATIENCE = 5.0
 _GLANCE = 0.1
 # How long a new client is given to find leaders, in seconds, and how often it asks.
 _PREFETCH, _QUESTIONS = 2.0, 3
+# What a controller may say against a topic that it would have to make. One that is there it names as such first.
+_OF_NEW_TOPICS = {
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +204,13 @@ def identify(
     bootstrap_servers: str,
     timeout: float = 10.0,
     just_made: float = 0.0,
+    or_made_meanwhile: bool = False,
 ) -> TopicIdentity:
     """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError.
 
     While a broker is away it asks again, for twenty seconds or for `timeout`, if that is longer.
-    just_made: seconds over which it asks again for a topic that is not there: a broker hears of a new one late.
+    just_made: seconds over which it asks again for a topic that a broker does not know but the controller may: a broker
+    hears of a new one late. or_made_meanwhile: over which it asks again in any case, since somebody may be about to make it.
     """
     # One that has just died takes its answer with it: a second try goes to another one.
     try:
@@ -207,11 +218,35 @@ def identify(
     except BrokerUnreachableError as error:
         raise explained(admin, error) from error
 
+    asked: list[bool] = [] if just_made and not or_made_meanwhile else [True]
+
+    def may_come(raised: BaseException) -> bool:
+        if not isinstance(raised, TopicNotFoundError):
+            return False
+        if not asked:
+            asked.append(known_to_controller(admin, topic) is not False)
+        return asked[0]
+
     found = Attempts(
-        stop=stop_after_delay(just_made), wait=wait_fixed(0.1), retry=retry_if_exception_type(TopicNotFoundError),
-        reraise=True,
+        stop=stop_after_delay(just_made), wait=wait_fixed(0.1), retry=retry_if_exception(may_come), reraise=True,
     )(lambda: described(admin, topic, bootstrap_servers, max(timeout, 4 * _PATIENCE)))  # fmt: skip
     return TopicIdentity(str(found.topic_id), str(cluster.cluster_id), len(found.partitions))
+
+
+def known_to_controller(admin: AdminClient, topic: str, timeout: float = _PATIENCE) -> bool | None:
+    """Whether the controller has the topic, which brokers hear of late. None where it cannot be told, for want of rights too.
+
+    Asked by a request to create it that is only validated.
+    """
+    try:
+        asked = admin.create_topics([NewTopic(topic, 1, -1)], validate_only=True, request_timeout=timeout)
+        asked[topic].result(timeout + 1)
+    except FutureTimeout:
+        return None
+    except KafkaException as raised:
+        code = raised.args[0].code()
+        return True if code == KafkaError.TOPIC_ALREADY_EXISTS else False if code in _OF_NEW_TOPICS else None
+    return False
 
 
 def topic_ids(

@@ -8,6 +8,8 @@ import click
 from confluent_kafka import KafkaError, Message
 
 from ...partitioner.errors import KafkaOperationError, UsageError
+from ..config import JUST_MADE
+from ..metadata import identify
 from ..producing.producer import OrderedProducer
 from .connecting import Connection, connection_options, pairs
 from .output import emit_json, output_option
@@ -47,9 +49,11 @@ def produce(
 ) -> None:
     """Write each line of FILE (standard input by default) as a record and wait until all are acknowledged.
 
-    Exit code 1 when a record is not acknowledged; 2 when a line has no separator. The lines before it are written.
+    Exit code 1 when a record is not acknowledged; 2 when there is no such topic, or when a line has no separator. The lines
+    before it are written.
     """
-    connection.reach()
+    # A misspelt name is told at once, and where no line comes in too.
+    identify(connection.reach(), topic, connection.bootstrap_servers, just_made=min(connection.timeout, JUST_MADE))
     config = {**connection.config, **pairs(producer_property, "--producer-property")}
     outcome = _Outcome()
     with OrderedProducer(config) as producer:

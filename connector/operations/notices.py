@@ -80,7 +80,7 @@ def of_change(
         )
     )
     unknown = ordered_writers is None and len(timeline.epochs) == 1 and timeline.folded is None
-    if stock.seen or ordered_writers == 0 or unknown:
+    if stock.seen or stock.records is None or ordered_writers == 0 or unknown:
         exist = max(count, timeline.highest_count, physical or 0)
         found.append(stock_writers(timeline.layout.resized(count), exist, stock))
     if ordered_writers == 0:
@@ -113,6 +113,8 @@ def stock_writers(layout: Layout, partitions: int, stock: StockProducers = NOBOD
     stock: what shows that they write it.
     """
     seen = f"{stock.seen[0].upper()}{stock.seen[1:]}. " if stock.seen else ""
+    if stock.records is None:
+        seen += "Whether its newest records show a stock producer is unknown: this user may not read them. "
     if stock_right(layout, partitions):
         after = f"With {layout.count} partitions they place keys as keyorder does, so they may go on afterwards"
     else:

@@ -27,11 +27,11 @@ _WATCH, _GLANCE = 1.0, 0.1
 class StockProducers:
     """What shows that producers without keyorder write a topic.
 
-    records: theirs among the newest of each partition; 0 where this user may not read them. unaccounted: offsets that came
+    records: theirs among the newest of each partition; None where this user may not read them. unaccounted: offsets that came
     in during a second in which no OrderedProducer was live; 0 when one was, since it may have written them.
     """
 
-    records: int = 0
+    records: int | None = 0
     unaccounted: int = 0
 
     @property
@@ -71,11 +71,11 @@ class WriterLook:
 
 def look(config: Mapping[str, Any], timeline: Timeline, partitions: int, writers: WriterLook) -> StockProducers:
     """What shows them in `partitions` partitions. writers: a look that was taken before. Raises BrokerUnreachableError."""
+    records: int | None
     try:
-        found = scan(config, timeline, partitions, _LOOK, _LOOK_TIMEOUT)
+        records = sum(p.strays + p.foreign for p in scan(config, timeline, partitions, _LOOK, _LOOK_TIMEOUT))
     except NotAuthorizedError:
-        found = []
-    records = sum(each.strays + each.foreign for each in found)
+        records = None
     unaccounted = 0 if writers.live else _came_in(config, timeline.topic, partitions)
     if unaccounted and not WriterLook(config, timeline.topic).same(writers):
         unaccounted = 0  # who came meanwhile may have written them

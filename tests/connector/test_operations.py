@@ -94,6 +94,9 @@ def test_a_change_warns_of_stock_writers_where_something_shows_one_or_nothing_ca
     assert [n.code for n in notices.of_change(FOUR, 8)] == [Code.KEYS_MOVE, Code.STOCK_WRITERS]
     assert [n.code for n in notices.of_change(FOUR, 8, ordered_writers=2)] == [Code.KEYS_MOVE]
     assert [n.code for n in notices.of_change(TWO, 4)] == [Code.KEYS_MOVE]
+    unread = notices.of_change(TWO, 4, 2, 4, stock=StockProducers(records=None))
+    assert [n.code for n in unread] == [Code.KEYS_MOVE, Code.STOCK_WRITERS]
+    assert "unknown: this user may not read them" in unread[1].text
     found = notices.of_change(TWO, 4, 2, 4, stock=StockProducers(records=7))
     assert [n.code for n in found] == [Code.KEYS_MOVE, Code.STOCK_WRITERS]
     assert "7 of the newest records are a stock producer's" in found[1].text

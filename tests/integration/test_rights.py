@@ -163,6 +163,9 @@ def test_records_that_may_not_be_read_are_not_well(guarded: KafkaUnderTest, topi
 
     assert found.strays is None
     assert "TOPIC_AUTHORIZATION_FAILED" in found.strays_problem
+    planned = TopicAdmin(stage.app).plan(topic_name, 3)
+    assert planned.stock.records is None
+    assert any("may not read them" in warning.text for warning in planned.warnings)
     findings = list(check_topic(stage.app, guarded.admin("app"), TopicAdmin(stage.app).timeline(topic_name), 10, 10.0))
     assert [f.status for f in findings if f.check == "misplaced records"] == []
     assert any(f.status is Status.UNKNOWN and "read" in f.text for f in findings), findings

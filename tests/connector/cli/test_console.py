@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from keyorder import Layout, TopicAdmin
 from keyorder.connector.cli.consume import CONSOLE_GROUP
-from keyorder.connector.cli.main import _run, cli
+from keyorder.connector.cli.main import _run, cli, exit_code
+from keyorder.partitioner.errors import TopicNotFoundError
 from support.cluster import KafkaUnderTest
 from support.workload import Workload
 
@@ -42,6 +43,19 @@ def test_lines_go_in_and_come_out_in_order_across_a_growth(kafka: KafkaUnderTest
         record = json.loads(line)
         values.setdefault(record["key"], []).append(record["value"])
     assert values == {**{f"k{n}": ["a", "b"] for n in range(12)}, "gone": ["\\Na", "\\Nb"]}
+
+
+def test_a_topic_that_is_not_there_is_told_without_a_line_too(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """ "0 records acknowledged" would say that the name is right."""
+    for lines in ("", "a:1\n"):
+        result = CliRunner().invoke(
+            cli,
+            ["produce", "--topic", topic_name, "--bootstrap-server", kafka.bootstrap_servers],
+            input=lines,
+        )
+        assert isinstance(result.exception, TopicNotFoundError)
+        assert exit_code(result.exception) == 2
+        assert result.stdout == ""
 
 
 def test_nulls_bytes_and_places_are_printed(kafka: KafkaUnderTest, topic_name: str) -> None:
