@@ -15,7 +15,6 @@ from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming import committing
 from keyorder.connector.consuming.committing import Committer
-from keyorder.connector.consuming.gates import gating
 from keyorder.connector.consuming.gates.gating import Gatekeeper
 from keyorder.connector.consuming.gates.origins import OriginWatch
 from keyorder.connector.consuming.gates.positions import GroupPositions
@@ -27,9 +26,11 @@ from keyorder.connector.consuming.records.reading import Intake
 from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.view import View
 from keyorder.connector.group_commits import GroupCommits
-from keyorder.partitioner.epochs import ChangePhase
+from keyorder.partitioner.epochs import ChangePhase, Epoch
 from keyorder.partitioner.errors import PeerError, StaleViewError, TimelineRegressionError
+from keyorder.partitioner.gates import look_times
 from keyorder.partitioner.gates.gate import Opened
+from keyorder.partitioner.gates.gate_events import Heard
 from keyorder.partitioner.gates.starts import Commit, flushed_epoch
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.routing import HINT_HEADER
@@ -46,7 +47,7 @@ SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id":
 @pytest.fixture(autouse=True)
 def _looks_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is: after a look that took long the next one would wait."""
-    for module in (committing, gating):
+    for module in (committing, look_times):
         monkeypatch.setattr(module, "_CHEAP", inf)
 
 
@@ -401,28 +402,18 @@ class _Others:
 
     def __init__(self) -> None:
         self.watched: set[tuple[str, int]] = set()
-        self.known: dict[int, Commit] = {}
-        self.answers = 0
+        self.heard = Heard()
 
     def answer(self, partition: int, commit: Commit) -> None:
         """The group's coordinator has told this."""
-        self.known[partition] = commit
-        self.answers += 1
+        known = {**self.heard.commits, (TOPIC, partition): commit}
+        self.heard = Heard(known, frozenset(known), self.heard.changes + 1)
 
     def watch(self, places: set[tuple[str, int]]) -> None:
         self.watched = places
 
-    def get(self, _: str, partition: int) -> Commit | None:
-        return self.known.get(partition)
-
-    def asked(self, _: str, partition: int) -> bool:
-        return partition in self.known
-
     def forget(self, _: str) -> None:
-        self.known.clear()
-
-    def highest(self, _: str, partition: int) -> int:
-        return self.known[partition].offset if partition in self.known else 0
+        self.heard = Heard(changes=self.heard.changes + 1)
 
 
 def _gatekeeper(
@@ -471,6 +462,42 @@ def test_an_open_gate_loads_once_and_lets_its_records_go() -> None:
     assert [m.offset() for item in keeper._assignment.out.ready for m in item.messages()] == [0]
 
 
+@pytest.mark.kip("K253-51", "C-09")
+def test_a_seek_back_inside_the_callback_closes_the_gate_again() -> None:
+    """It was called for a gate that is open; by its own seek the origin is read again, and the gate waits for that."""
+    origin, owned = PartitionState(TOPIC, 0), PartitionState(TOPIC, 1)
+    keeper, _, loads = _gatekeeper(GROWN, owned)
+    keeper._assignment.owned[origin.place] = origin
+    origin.start_at(5)
+    origin.commits.learned(5, 1, "")
+    origin.gates.flushed = 1
+
+    def seeks(places: list[TopicPartition]) -> None:
+        loads.append([place.partition for place in places])
+        origin.start_at(0)
+        keeper.rearm(TOPIC)
+
+    keeper._callbacks.listener = SimpleNamespace(on_partition_key_assigned=seeks)  # type: ignore[assignment]
+    keeper.open_what_may()
+    keeper.open_what_may()
+    assert (loads, owned.gates.limit, keeper.busy) == ([[1]], 0, True)
+
+
+def test_a_thousand_gates_that_open_at_once_are_told_of_one_after_the_other() -> None:
+    """However many callbacks one look calls."""
+    count = 1_500
+    epochs = (
+        Epoch(0, count),
+        Epoch(1, 2 * count, dict.fromkeys(range(count), 0), dict.fromkeys(range(count, 2 * count), 0)),
+    )
+    keeper, _, loads = _gatekeeper(Timeline(TOPIC, "id", "cluster", count, epochs), PartitionState(TOPIC, count))
+    for p in range(count + 1, 2 * count):
+        keeper._assignment.owned[TOPIC, p] = PartitionState(TOPIC, p)
+        keeper._assignment.owned[TOPIC, p].start_at(0)
+    keeper.open_what_may()
+    assert loads == [[p] for p in range(count, 2 * count)]
+
+
 @pytest.mark.parametrize(
     ("position", "end", "here"),
     [(None, 5, False), (39_999, 5, False), (40_000, 5, True), (50_000, 10_000, True), (50_000, 10_001, False)],
@@ -498,14 +525,14 @@ def test_a_closed_gate_is_looked_at_when_something_has_moved(monkeypatch: pytest
     keeper._assignment.views.waived = lambda _: set(waived)  # type: ignore[method-assign]
     looks: list[float] = []
     took = 0.0
-    look = keeper.opened
+    look = keeper._machine.opened
 
     def counted(topic: str, view: View) -> Opened:
         looks.append(now[0])
         now[0] += took
         return look(topic, view)
 
-    monkeypatch.setattr(keeper, "opened", counted)
+    monkeypatch.setattr(keeper._machine, "opened", counted)
 
     def looked() -> bool:
         before = len(looks)
@@ -528,7 +555,7 @@ def test_a_closed_gate_is_looked_at_when_something_has_moved(monkeypatch: pytest
     now[0] += 0.1
     assert looked()
 
-    monkeypatch.setattr(gating, "_CHEAP", 0.0)
+    monkeypatch.setattr(look_times, "_CHEAP", 0.0)
     took = 0.1
     keeper.moved(TOPIC)
     assert looked()

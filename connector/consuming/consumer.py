@@ -31,11 +31,11 @@ from .cluster_queries import ClusterQueries
 from .commit_calls import CommitCalls
 from .committing import Committer
 from .delivery import Delivery
-from .gates.early import EarlyReleases
 from .gates.gate_status import Gate, GateStatus
 from .gates.gating import Gatekeeper
 from .gates.origins import OriginWatch
 from .gates.positions import GroupPositions
+from .gates.tail_scan import TailScanner
 from .listener import KeyRebalanceListener, hears_of_keys
 from .membership import Membership
 from .metadata_refresher import MetadataRefresher
@@ -116,7 +116,8 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
         )
         assignment = self._assignment = Assignment(self._raw, self._settings, self._view)
         self._origins = OriginWatch(self._link, self._settings.group)
-        self._early = EarlyReleases(self._settings, connection, isolation) if self._settings.early_release else None
+        group, early = self._settings.group, self._settings.early_release
+        self._early = TailScanner(connection, group, isolation) if early else None
         self._gates = Gatekeeper(
             self._settings, self._assignment, callbacks, self._positions, self._origins, self._early
         )

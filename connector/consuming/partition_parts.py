@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from confluent_kafka import Message, TopicPartition
 
 from ...partitioner.gates.ahead import Ahead
-from ...partitioner.gates.gate import Gate
 from ...partitioner.timeline import Timeline
 
 
@@ -55,50 +53,6 @@ class Seen:
     def passed(self, offset: int) -> None:
         """Nothing below this offset shows any more."""
         self.eof = max(self.eof, offset)
-
-
-@dataclass(slots=True, eq=False)
-class GateState:
-    """Where the partition stands with its gates.
-
-    closed: its first closed gate. limit: records at or above it wait. sealed_at: the cut of a partition that nobody reads
-    any more, None for all others. founded: a gate's `begins` that a commit must not pass yet. flushed: the newest epoch for
-    which the application was asked to flush, and did; what a commit has proven is another matter (`CommitState.epoch`).
-    announced: the newest epoch whose open gate the application has heard of. unannounced: the gate of which it could not be
-    told yet, since its callback raised: nothing behind it is returned. seen_closed: epochs of gates that were closed while
-    the partition was owned. Where single keys wait, let_through: epochs whose held records have gone; held_keys: how many
-    held records each key has.
-    """
-
-    closed: Gate | None = None
-    limit: float = inf
-    sealed_at: int | None = None
-    founded: float = inf
-    flushed: int = -1
-    announced: int = -1
-    unannounced: Gate | None = None
-    seen_closed: set[int] = field(default_factory=set)
-    let_through: set[int] = field(default_factory=set)
-    held_keys: Counter[bytes | None] = field(default_factory=Counter)
-
-    def passes(self, gate: Gate) -> bool:
-        """Whether the application has heard of all that comes before what lies behind this gate."""
-        return self.unannounced is None or gate.epoch < self.unannounced.epoch
-
-    def hold_key(self, key: bytes | None) -> None:
-        """One more record of this key waits."""
-        self.held_keys[key] += 1
-
-    def free_key(self, key: bytes | None) -> None:
-        """One record of this key waits no more."""
-        self.held_keys[key] -= 1
-        if not self.held_keys[key]:
-            del self.held_keys[key]
-
-    def begin_again(self) -> None:
-        """Nothing is held any more."""
-        self.held_keys.clear()
-        self.let_through = set()
 
 
 @dataclass(slots=True, eq=False)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from math import inf
 
 from ...partitioner.gates.ahead import Ahead, encode_ahead
+from ...partitioner.gates.gate_state import GateState
 from ...partitioner.gates.starts import Commit
 from ..messages import Place, key_of
-from .partition_parts import CommitState, Earlier, FetchState, GateState, Seen
+from .partition_parts import CommitState, Earlier, FetchState, Seen
 from .records.batches import Backlog, Batch
 from .records.late import Late
 from .view import View
@@ -133,6 +134,11 @@ class PartitionState:
     def backlog(self) -> int:
         """How many records may lie in the log behind what was fetched, as far as its end was seen."""
         return max(0, self.seen.end - self.fetched)
+
+    @property
+    def owes_end(self) -> bool:
+        """Whether the application is to hear now of the end of the partition that came behind held records."""
+        return self.seen.untold is not None and not self.held
 
     @property
     def queued(self) -> bool:

@@ -142,6 +142,16 @@ class Tail:
         return bisect_left(self.offsets, position) if self.start <= position else -1
 
 
+@dataclass(frozen=True, slots=True)
+class ScanEnded:
+    """What became of a scan. tails: what it found; None with a `problem`, which `again` says to pass or not."""
+
+    number: int
+    tails: Mapping[int, Tail] | None = None
+    problem: str = ""
+    again: bool = False
+
+
 class Collector:
     """Takes in what a scan reads, and keeps what the keys need."""
 
@@ -221,6 +231,13 @@ class EarlyRelease:
             self._numbers += 1
             kept = sum(len(t.last) for q, t in self._tails.items() if t.last is not None and q not in missing)
             self.scan = Scan(self._numbers, missing, positions, max(0, self._limit - kept), self._hash)
+
+    def ended(self, scanned: ScanEnded, now: float) -> None:
+        """A scan has come to its end; one that is not wanted any more says nothing."""
+        if scanned.tails is not None:
+            self.done(scanned.number, scanned.tails)
+        else:
+            self.failed(scanned.number, scanned.problem, now, scanned.again)
 
     def done(self, number: int, tails: Mapping[int, Tail]) -> None:
         """A scan has read all its spans to their ends."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
+from ....partitioner.gates.gate_events import Heard
 from ....partitioner.gates.starts import Commit
 from ... import clock
 from ...link import ClusterLink
@@ -27,20 +28,18 @@ _TIMEOUT = 5.0
 class GroupPositions(BackgroundThread):
     """Asks for the committed offsets of the places that somebody waits for, often at first, then less often.
 
-    The thread begins with the first place.
+    The thread begins with the first place. heard: what is known.
     """
 
     def __init__(self, link: ClusterLink, group: str) -> None:
         super().__init__("keyorder-positions")
         self._link, self._group = link, group
         self._watched: frozenset[Place] = frozenset()
-        self._known: dict[Place, Commit] = {}
         self._highest: dict[Place, int] = {}
-        self._answered: frozenset[Place] = frozenset()
+        self.heard = Heard()
         self._began = self._moved_at = 0.0
         self._questions = 0  # asked so far
         self._forgotten: dict[str, int] = {}  # how many had been asked when a topic was forgotten
-        self.answers = 0  # how often what is known here has changed
         self.failure: KeyorderError | None = None
 
     def watch(self, places: Iterable[Place]) -> None:
@@ -50,7 +49,9 @@ class GroupPositions(BackgroundThread):
             return
         with self._wake:
             self._watched = wanted
-            self._answered &= wanted
+            heard = self.heard
+            if not heard.answered <= wanted:
+                self.heard = Heard(heard.commits, heard.answered & wanted, heard.changes)
             self._began = self._moved_at = clock.now()
             self._wake.notify_all()
         if wanted:
@@ -58,11 +59,11 @@ class GroupPositions(BackgroundThread):
 
     def asked(self, topic: str, partition: int) -> bool:
         """Whether there was an answer since it is watched, be it that there is no commit."""
-        return (topic, partition) in self._answered
+        return (topic, partition) in self.heard.answered
 
     def get(self, topic: str, partition: int) -> Commit | None:
         """The last answer, or None."""
-        return self._known.get((topic, partition))
+        return self.heard.commits.get((topic, partition))
 
     def highest(self, topic: str, partition: int) -> int:
         """The highest offset ever seen committed there: above the last answer after a commit that went back."""
@@ -75,11 +76,14 @@ class GroupPositions(BackgroundThread):
         """
         with self._wake:
             self._forgotten[topic] = self._questions
-            self._known = {place: commit for place, commit in self._known.items() if place[0] != topic}
-            self._answered = frozenset(place for place in self._answered if place[0] != topic)
+            heard = self.heard
+            self.heard = Heard(
+                {place: commit for place, commit in heard.commits.items() if place[0] != topic},
+                frozenset(place for place in heard.answered if place[0] != topic),
+                heard.changes + 1,
+            )
             self._highest = {place: offset for place, offset in self._highest.items() if place[0] != topic}
             self._began = self._moved_at = clock.now()
-            self.answers += 1
             self._wake.notify_all()
 
     def run(self) -> None:
@@ -109,7 +113,8 @@ class GroupPositions(BackgroundThread):
         except KeyorderError:
             return  # asked again
         with self._wake:
-            known = dict(self._known)
+            heard = self.heard
+            known = dict(heard.commits)
             answered = {place for place in places if self._forgotten.get(place[0], 0) < number}
             for place in answered:
                 commit = found.get(place)
@@ -118,13 +123,12 @@ class GroupPositions(BackgroundThread):
                     self._highest[place] = max(self._highest.get(place, 0), commit.offset)
                 else:
                     known.pop(place, None)  # there is no commit any more
-            moved = known != self._known
+            moved = known != heard.commits
             if moved:
                 self._moved_at = clock.now()
-            news = moved or not (answered & self._watched) <= self._answered
-            self._known = known
-            self._answered |= answered & self._watched
-            self.answers += news
+            answered &= self._watched
+            if moved or not answered <= heard.answered:
+                self.heard = Heard(known, heard.answered | answered, heard.changes + 1)
 
 
 def pause_after(quiet: float, waited: float) -> float:

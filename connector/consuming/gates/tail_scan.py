@@ -7,14 +7,13 @@ same isolation, so that aborted records are none, and up to the cut, so that an 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
-from ....partitioner.gates.early import Collector, Scan, Tail
+from ....partitioner.gates.early import Collector, Scan, ScanEnded, Tail
 from ....partitioner.hashing import hash_named
 from ...config import connection_of
 from ...kafka_errors import translate
@@ -25,16 +24,6 @@ from ..background import BackgroundThread
 
 _BATCH, _WAIT = 5_000, 0.2
 _CUT_OFF = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a scan. tails: what it found; None with a `problem`, which `again` says to pass or not."""
-
-    number: int
-    tails: Mapping[int, Tail] | None = None
-    problem: str = ""
-    again: bool = False
 
 
 class TailScanner(BackgroundThread):
@@ -56,7 +45,7 @@ class TailScanner(BackgroundThread):
             "fetch.queue.backoff.ms": 20,
         }
         self._scans: dict[str, Scan] = {}
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, ScanEnded] = {}
         self._read: dict[str, int] = {}
 
     def want(self, topic: str, scan: Scan | None) -> None:
@@ -75,7 +64,7 @@ class TailScanner(BackgroundThread):
         if scan is not None:
             self.begin()
 
-    def outcome(self, topic: str) -> Outcome | None:
+    def outcome(self, topic: str) -> ScanEnded | None:
         """What became of the topic's scan, None while it runs."""
         return self._outcomes.get(topic)
 
@@ -105,13 +94,13 @@ class TailScanner(BackgroundThread):
     def _perform(self, topic: str, scan: Scan) -> None:
         try:
             tails = self._scan(topic, scan)
-            outcome = Outcome(scan.number, tails)
+            outcome = ScanEnded(scan.number, tails)
         except KeyorderError as error:
-            outcome = Outcome(scan.number, None, str(error), again=error.retriable)
+            outcome = ScanEnded(scan.number, None, str(error), again=error.retriable)
         except KafkaException as raised:
-            outcome = Outcome(scan.number, None, str(raised), again=True)
+            outcome = ScanEnded(scan.number, None, str(raised), again=True)
         except _NotProven as reason:
-            outcome = Outcome(scan.number, None, str(reason))
+            outcome = ScanEnded(scan.number, None, str(reason))
         with self._wake:
             if self._scans.get(topic) is scan:
                 self._outcomes[topic] = outcome

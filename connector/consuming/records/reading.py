@@ -209,7 +209,7 @@ class Intake:
             return
         for message in rest.messages():
             record = MessageBatch(batch.place, [message])
-            if self._gates.key_may_go(message, owned):
+            if self._gates.key_may_go(owned, key_of(message), offset_of(message)):
                 owned.released = max(owned.released, record.last + 1)
                 self._out.ready.append(record)
             else:

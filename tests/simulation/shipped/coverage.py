@@ -137,9 +137,9 @@ def _watch_readers() -> None:
 
     def looks(self: Any, topic: str, *_: Any) -> None:
         places = [place for place in self._assignment.owned if place[0] == topic]
-        if self._judged.get(topic) is not self._assignment.view(topic):
+        if self._machine.judged(topic) is not self._assignment.view(topic):
             _happened("timeline read", self._assignment, places)
-        if topic in self._moved:
+        if self._machine.has_moved(topic):
             _happened("position moved", self._assignment, places)
 
     def recovers(self: Any) -> None:
