@@ -184,6 +184,28 @@ def test_after_a_rewind_the_flush_is_asked_for_again(kafka: KafkaUnderTest, topi
     consumer.close()
 
 
+@pytest.mark.kip("K253-51", "C-09")
+@pytest.mark.parametrize("gate", ["partition", "key"])
+def test_a_seek_back_inside_the_load_is_read_before_what_waits_for_it(
+    kafka: KafkaUnderTest, topic_name: str, gate: str
+) -> None:
+    """The application builds its state anew from the origin: the key's next record comes behind that, and not before."""
+    prepared(kafka, topic_name)
+    consumer = OrderedConsumer(group_config(kafka, topic_name, keyorder_gate=gate))
+
+    class Rebuilds(Log):
+        """Seeks back when it hears of the gate the first time."""
+
+        def on_partition_key_assigned(self, partitions: list[TopicPartition]) -> None:
+            super().on_partition_key_assigned(partitions)
+            if self.events.count(("load", 1)) == 1:
+                consumer.seek(TopicPartition(topic_name, 0, 0))
+
+    consumer.subscribe([topic_name], listener=Rebuilds())
+    assert [m.value() for m in read(consumer, 3)] == [b"old", b"old", b"new"]
+    consumer.close()
+
+
 @pytest.mark.kip("K253-21")
 def test_a_partition_that_returns_at_its_start_is_announced_again(kafka: KafkaUnderTest, topic_name: str) -> None:
     """It was another member's meanwhile, or might have been: its state is loaded anew."""
