@@ -319,7 +319,7 @@ def test_with_ordered_delivery_off_a_member_flushes_and_proves_all_the_same() ->
     committer, events, members = _committer(replace(BEFORE, ordered=False), owned)
     committer.flush_and_prove()
     members.current = SimpleNamespace(timeline=replace(GROWN, ordered=False))
-    committer.gates, _, _ = _gatekeeper(replace(GROWN, ordered=False), owned, ordered=False)
+    committer._gates, _, _ = _gatekeeper(replace(GROWN, ordered=False), owned, ordered=False)
     owned.start_at(5)
 
     committer.flush_and_prove()
