@@ -22,6 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SECRET = ("password", "secret", "jaas", ".pem", "keystore.key", "token", "oauthbearer.config")
 _JAAS_ENTRY = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # What Java's clients call otherwise: the name here, or what to give instead.
 _JAVA_ONLY = {
     "ssl.truststore.location": "give ssl.ca.location, a file of PEM certificates",
@@ -80,6 +81,8 @@ def connection_options(timeout: float) -> Callable[[Command], Command]:
             timeout: float,
             **others: Any,
         ) -> Any:
+            for name in [others.get("topic"), *(others.get("topics") or ())]:
+                _see_name(name)
             config = _settings(bootstrap_server, command_config, pairs(command_property, "--command-property"))
             return command(connection=Connection(config, timeout), **others)
 
@@ -126,6 +129,14 @@ def pairs(words: Iterable[str], flag: str) -> dict[str, str]:
             raise click.UsageError(f"{flag} number {number} is not of the form NAME=VALUE.")
         found[name.strip()] = value.strip()
     return found
+
+
+def _see_name(topic: str | None) -> None:
+    """Raises click.UsageError for a name that Kafka gives no topic: a broker would say so in its own terms."""
+    if topic is not None and (topic in (".", "..") or not _TOPIC.fullmatch(topic)):
+        raise click.UsageError(
+            f"--topic: {topic[:60]!r} is no name of a topic. Give 1 to 249 letters (a-z, A-Z), digits, '.', '_' or '-'."
+        )
 
 
 def is_secret(name: str) -> bool:

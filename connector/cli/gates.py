@@ -57,7 +57,7 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
         for g in found
     ]
     if output == "table" and not found:
-        click.echo("No gate is closed" if group is None else f"No gate of group {group} is closed")
+        echo_wrapped("No gate is closed" if group is None else f"No gate of group {group} is closed")
     else:
         emit(output, document, columns, rows)
     if output == "table":
@@ -65,7 +65,7 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
         for gate in found:
             echo_wrapped(f"{gate.group}, {gate.topic}[{gate.partition}]: {gate.detail}", "  ")
         for waiver in waived:
-            click.echo(
+            echo_wrapped(
                 f"{waiver.topic}[{waiver.partition}], epoch {waiver.epoch}: released by {waiver.who} ({waiver.why})"
             )
 
@@ -118,7 +118,7 @@ def release(
     who = who or acting_user()
     if output == "table":
         for q, offsets in sorted(behind.items()):
-            click.echo(f"Up to {offsets} records of {topic}[{q}] may then come after newer ones of their keys.")
+            echo_wrapped(f"Up to {offsets} records of {topic}[{q}] may then come after newer ones of their keys.")
     if not dry_run:
         if not yes and not sys.stdin.isatty():
             raise click.UsageError("nobody can be asked to confirm: give --yes to release the gate.")
@@ -133,7 +133,7 @@ def release(
             }
         )  # fmt: skip
     else:
-        click.echo(f"{'Would release' if dry_run else 'Released'} {topic}[{partition}], epoch {epoch}, for {group}")
+        echo_wrapped(f"{'Would release' if dry_run else 'Released'} {topic}[{partition}], epoch {epoch}, for {group}")
 
 
 def document_of(gate: ClosedGate) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def list_(connection: Connection, output: str) -> None:
     columns = ("GROUP", "STATE", "MEMBERS", "TOPICS", "LAG", "CLOSED-GATES")
     rows = [(g.group, g.state, g.members, ",".join(g.topics), g.lag, g.closed_gates) for g in found]
     if output == "table" and not found:
-        click.echo("No group has committed offsets on a managed topic")
+        echo_wrapped("No group has committed offsets on a managed topic")
     else:
         document = {"groups": [asdict(each) for each in found], "unreadable": unreadable_document(unreadable)}
         emit(output, document, columns, rows)
@@ -72,11 +72,11 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
         _show(group, state, partitions)
         return
     if output == "table" and not partitions:
-        click.echo(f"Group {group} has no offsets on a managed topic")
+        echo_wrapped(f"Group {group} has no offsets on a managed topic")
         return
     emit(output, document, columns, [_row(group, row) for row in partitions])
     if output == "table":
-        click.echo(f"Group {group}: {state}, {document['members']} member(s)")
+        echo_wrapped(f"Group {group}: {state}, {document['members']} member(s)")
 
 
 @groups.command(short_help="Set a group's offsets, at a cut that breaks no order.")
@@ -136,16 +136,16 @@ def reset(
     rows = [(topic, p, done.before.get(p), offset, done.clipped.get(p)) for p, offset in sorted(done.offsets.items())]
     emit_table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "LOWERED FROM"), rows)
     if not known:  # as Kafka's own tool this may prepare a group's start, so a misspelt name is told and not refused
-        click.echo(f"Group {group} has no members and no offsets yet: its first offsets are these")
+        echo_wrapped(f"Group {group} has no members and no offsets yet: its first offsets are these")
     for waiver in done.taken_back:
-        click.echo(f"Waiver of {topic}[{waiver.partition}], epoch {waiver.epoch}, ends: its gate is passed anew")
-    click.echo("Done" if execute else "Nothing was changed: give --execute to do it")
+        echo_wrapped(f"Waiver of {topic}[{waiver.partition}], epoch {waiver.epoch}, ends: its gate is passed anew")
+    echo_wrapped("Done" if execute else "Nothing was changed: give --execute to do it")
 
 
 def _show(group: str, state: str, partitions: list[dict[str, Any]]) -> None:
     """For a terminal: a table a topic, the closed gates as sentences, the members by number."""
     members = list(dict.fromkeys(_member(row) for row in partitions if row["owner"]))
-    click.echo(f"Group {group}: {state}, {len(members)} member(s) with partitions")
+    echo_wrapped(f"Group {group}: {state}, {len(members)} member(s) with partitions")
     for topic in dict.fromkeys(row["topic"] for row in partitions):
         rows = [row for row in partitions if row["topic"] == topic]
         table = [

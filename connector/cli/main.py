@@ -16,7 +16,7 @@ import click
 from ..._version import __version__
 from ...partitioner.errors import KeyorderError, OrderError, UsageError
 from ..interruptible import raise_lost
-from .output import emit_json, error_document, wants_json
+from .output import echo_wrapped, emit_json, error_document, wants_json
 
 # Name of a command: "module below keyorder:click command". Imported when called for, so that one
 # command does not wait for the libraries of all.
@@ -77,7 +77,11 @@ def exit_code(error: BaseException) -> int:
         return USAGE
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return INTERRUPTED
-    return FAILED
+    library = sys.modules.get("confluent_kafka")  # not imported by commands that need no client
+    if library is None or not isinstance(error, library.KafkaException):
+        return FAILED
+    # A setting that the library does not know or take is the user's.
+    return USAGE if error.args[0].code() == library.KafkaError._INVALID_ARG else FAILED
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -132,5 +136,5 @@ def _report(words: list[str], error: Exception, message: str, retriable: bool) -
     elif isinstance(error, click.UsageError):
         error.show()
     else:
-        click.echo(f"Error: {message}", err=True)
+        echo_wrapped(f"Error: {message}", err=True)
     return exit_code(error)

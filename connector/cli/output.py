@@ -62,57 +62,81 @@ def emit_json(document: Mapping[str, Any]) -> None:
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """A table on stdout, as wide as it needs to be when stdout is no terminal.
 
-    No cell is ever folded: names and offsets are there to be copied. On a terminal that is too narrow for the table each
-    row becomes a block of lines, a column a line.
+    No cell is ever folded: names and offsets are there to be copied. On a terminal that is too narrow for the table, what all
+    rows share stands above it; if that is not enough, each row becomes a block of lines, a column a line.
     """
     # Loaded on use: half of what `keyorder --version` would take.
     from rich.console import Console
 
     console = Console()
     console.print(
-        table_or_blocks(columns, rows, console.width if console.is_terminal else None, title),
+        table_or_blocks(columns, rows, console.width if console.is_terminal else None, title, True),
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
 
 
 def table_or_blocks(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], width: int | None, title: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    width: int | None,
+    title: str | None = None,
+    shared: bool = False,
 ) -> str:
-    """The rows as a table, or as blocks of `column  cell` lines where the table is wider than `width` characters."""
+    """The rows as a table, or as blocks of `column  cell` lines where the table is wider than `width` characters.
+
+    shared: columns that have the same cell in all of several rows may stand above, if the others fit as a table then.
+    """
+    cells = [[_text(cell) for cell in row] for row in rows]
+    table = _table(columns, cells, title, width if cells else None)
+    if table is not None or width is None:
+        return table or ""
+    if shared and len(cells) > 1:
+        above = [i for i in range(len(columns)) if len({row[i] for row in cells}) == 1]
+        left = [i for i in range(len(columns)) if i not in above]
+        table = _table([columns[i] for i in left], [[row[i] for i in left] for row in cells], None, width)
+        if table is not None:
+            head = _block([columns[i] for i in above], [cells[0][i] for i in above], width)
+            return "\n".join([*([title] if title else []), head, table])
+    blocks = [_block(columns, row, width) for row in cells]
+    return "\n\n".join([*([title] if title else []), *blocks])
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str | None, width: int | None) -> str | None:
+    """None where it is wider than `width`."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    cells = [[_text(cell) for cell in row] for row in rows]
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for column in columns:
         table.add_column(column, no_wrap=True)
     for row in cells:
         table.add_row(*row)
     unlimited = Console(width=100_000, color_system=None)
-    if width is None or unlimited.measure(table).maximum <= width or not cells:
-        with unlimited.capture() as captured:
-            unlimited.print(table, markup=False, highlight=False)
-        return "\n".join(line.rstrip() for line in captured.get().splitlines())
-    names = max(map(len, columns))
-    blocks = [
-        "\n".join(_broken(f" {name:{names}}  ", cell, width) for name, cell in zip(columns, row, strict=True))
-        for row in cells
-    ]
-    return "\n\n".join([*([title] if title else []), *blocks])
+    if width is not None and unlimited.measure(table).maximum > width:
+        return None
+    with unlimited.capture() as captured:
+        unlimited.print(table, markup=False, highlight=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _block(columns: Sequence[str], row: Sequence[str], width: int) -> str:
+    names = max(map(len, columns), default=0)
+    return "\n".join(_broken(f" {name:{names}}  ", cell, width) for name, cell in zip(columns, row, strict=True))
 
 
 def _broken(name: str, cell: str, width: int) -> str:
-    """A line of a block. A list that is too wide goes on below itself: a terminal would break it within a name."""
-    lines = [""]
-    for item in cell.split(", "):
-        longer = f"{lines[-1]}, {item}" if lines[-1] else item
-        if lines[-1] and len(name) + len(longer) + 1 > width:
-            lines[-1] += ","
-            lines.append(item)
-        else:
-            lines[-1] = longer
-    return name + f"\n{' ' * len(name)}".join(lines)
+    """A line of a block. A cell that is too wide goes on below itself: a terminal would break it within a word."""
+    if len(name) + len(cell) <= width:
+        return name + cell
+    return textwrap.fill(
+        cell,
+        width,
+        initial_indent=name,
+        subsequent_indent=" " * len(name),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _text(cell: object) -> str:
@@ -137,7 +161,10 @@ def echo_wrapped(text: str, indent: str = "", err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     if stream.isatty():
         columns = shutil.get_terminal_size().columns
-        text = textwrap.fill(text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(
+            textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+            for line in text.splitlines()
+        )
     click.echo(text, err=err)
 
 

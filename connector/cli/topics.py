@@ -24,7 +24,7 @@ from ..operations.topic_settings import altered, settings_of_existing, split_top
 from .changes.confirming import confirm
 from .changes.resizing import expand, plan, shrink
 from .connecting import Connection, connection_options, pairs
-from .output import emit, emit_json, output_option, unreadable_document, warn_of_unreadable
+from .output import echo_wrapped, emit, emit_json, output_option, unreadable_document, warn_of_unreadable
 from .topics_drain import drain
 from .topics_output import (
     description_document,
@@ -98,7 +98,7 @@ def create(
         if output == "json":
             emit_json({"dry_run": dry_run, "topic": topic, "created": False})
         else:
-            click.echo(f"Topic {topic} exists already: nothing was done")
+            echo_wrapped(f"Topic {topic} exists already: nothing was done")
         return
     if dry_run:
         _validate(connection, topic, partitions, replication_factor, settings)
@@ -106,7 +106,7 @@ def create(
         if output == "json":
             emit_json(document)
         else:
-            click.echo(f"Would create topic {topic} with {partitions} partitions (initial {layout.initial})")
+            echo_wrapped(f"Would create topic {topic} with {partitions} partitions (initial {layout.initial})")
         return
     connection.reach()
     with TopicAdmin(connection.config) as admin:
@@ -122,7 +122,7 @@ def create(
     if output == "json":
         emit_json(description_document(made))
     else:
-        click.echo(f"Created topic {topic} with {partitions} partitions (initial {layout.initial})")
+        echo_wrapped(f"Created topic {topic} with {partitions} partitions (initial {layout.initial})")
 
 
 @topics.command()
@@ -202,12 +202,12 @@ def adopt(
                     }
                 )
             elif released is not None:
-                click.echo(f"Would take topic {topic} back, which was released {released}")
+                echo_wrapped(f"Would take topic {topic} back, which was released {released}")
             elif managed:
-                click.echo(f"Topic {topic} is under management already, with {layout.count} partitions")
+                echo_wrapped(f"Topic {topic} is under management already, with {layout.count} partitions")
             else:
-                click.echo(f"Would bring topic {topic} under management with {_placed(layout)}")
-                click.echo(f"Looked at {sample}")
+                echo_wrapped(f"Would bring topic {topic} under management with {_placed(layout)}")
+                echo_wrapped(f"Looked at {sample}")
                 show_notices(warnings)
             return
         adopted = admin.adopt(
@@ -229,12 +229,12 @@ def adopt(
             }
         )
     elif released is not None:
-        click.echo(f"Topic {topic} is under management again, with {_placed(adopted.layout)}")
+        echo_wrapped(f"Topic {topic} is under management again, with {_placed(adopted.layout)}")
     elif managed:
-        click.echo(f"Topic {topic} is under management already, with {adopted.layout.count} partitions")
+        echo_wrapped(f"Topic {topic} is under management already, with {adopted.layout.count} partitions")
     else:
-        click.echo(f"Topic {topic} is under management now, with {_placed(adopted.layout)}")
-        click.echo(f"Looked at {adopted.sample}")
+        echo_wrapped(f"Topic {topic} is under management now, with {_placed(adopted.layout)}")
+        echo_wrapped(f"Looked at {adopted.sample}")
         show_notices(warnings)
 
 
@@ -268,7 +268,7 @@ def alter(connection: Connection, topic: str, config: Sequence[str], dry_run: bo
         return
     said = ", ".join(f"{name}={value}" for name, value in settings.items())
     what = ("Would set" if dry_run else "Set") if changes else "Nothing to change:"
-    click.echo(f"{what} {said} for topic {topic}")
+    echo_wrapped(f"{what} {said} for topic {topic}")
 
 
 @topics.command(short_help="Show a topic's layout, epochs, change, writers and gates.")
@@ -315,9 +315,9 @@ def delete(
     if output == "json":
         emit_json({"dry_run": dry_run, "topic": topic, "deleted": found and not dry_run})
     elif not found:
-        click.echo(f"Topic {topic} does not exist: nothing was done")
+        echo_wrapped(f"Topic {topic} does not exist: nothing was done")
     else:
-        click.echo(f"{'Would delete' if dry_run else 'Deleted'} topic {topic}")
+        echo_wrapped(f"{'Would delete' if dry_run else 'Deleted'} topic {topic}")
 
 
 @topics.command("list")

@@ -13,7 +13,7 @@ from ..admin import TopicAdmin
 from ..topology.draining import DrainStep
 from ..topology.rehoming import RehomingPlan, RehomingTerms
 from .connecting import Connection, connection_options
-from .output import emit, emit_json, output_option
+from .output import echo_wrapped, emit, emit_json, output_option
 
 _COLUMNS = ("partition", "keys", "bytes", "superseded", "foreign")
 
@@ -52,7 +52,7 @@ def drain(
             elif plans:
                 emit(output, {}, _COLUMNS, [_row(plan) for plan in plans])
             else:
-                click.echo(f"Topic {topic} has {len([d for d in retired if not d.emptied])} partitions to be emptied")
+                echo_wrapped(f"Topic {topic} has {len([d for d in retired if not d.emptied])} partitions to be emptied")
             return
         with _progress_shown(topic) as progress:
             terms = RehomingTerms(allow_delete_policy, timeout=connection.timeout, progress=progress)
@@ -60,9 +60,9 @@ def drain(
     if output == "json":
         emit_json({"topic": topic, "drained": [asdict(step) for step in steps]})
     elif not steps:
-        click.echo(f"Topic {topic} has no retired partition that is not empty")
+        echo_wrapped(f"Topic {topic} has no retired partition that is not empty")
     for step in steps if output != "json" else ():
-        click.echo(_words(step))
+        echo_wrapped(_words(step))
 
 
 def _words(step: DrainStep) -> str:

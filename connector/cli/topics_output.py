@@ -177,22 +177,22 @@ def change_document(change: Change) -> dict[str, Any]:
 def show_description(found: TopicDescription) -> None:
     """A description for people."""
     delivery = "in order" if found.ordered else "with ordered delivery off"
-    click.echo(f"Topic {found.topic} ({found.topic_id}), {delivery}")
+    echo_wrapped(f"Topic {found.topic} ({found.topic_id}), {delivery}")
     retired = found.partitions - found.layout.count
     unused = f", {retired} not in use" if retired > 0 else ""
-    click.echo(
+    echo_wrapped(
         f"Layout: {found.layout.count} partitions, {found.layout.initial} at first{unused}, keys by {found.layout.hash}"
     )
     change = found.change
     if change is None:
-        click.echo("Change: none")
+        echo_wrapped("Change: none")
     else:
         what = (
             f"to {change.count} partitions" if change.slice is None else f"re-homes values of {change.slice.partition}"
         )
-        click.echo(f"Change: {what}, {change.phase.value}, epoch {change.epoch}, attempt {change.attempt}")
+        echo_wrapped(f"Change: {what}, {change.phase.value}, epoch {change.epoch}, attempt {change.attempt}")
     for name, value in sorted(found.settings.items()):
-        click.echo(f"Setting: {name}={value}")
+        echo_wrapped(f"Setting: {name}={value}")
     emit_table(
         ("epoch", "partitions", "committed", "keys left (partition@offset)", "keys came (partition@offset)"),
         [_epoch_row(epoch) for epoch in found.epochs],
@@ -214,7 +214,7 @@ def show_description(found: TopicDescription) -> None:
             ],
         )
     else:
-        click.echo("Writers: none")
+        echo_wrapped("Writers: none")
     if found.retired:
         emit_table(
             ("retired", "mode", "state", "emptied below", "waits for groups", "delay", "error"),
@@ -238,13 +238,13 @@ def show_description(found: TopicDescription) -> None:
 def show_strays(found: TopicDescription) -> None:
     """Misplaced records and stock producers for people; nothing where nobody looked."""
     if found.strays_problem:
-        click.echo(f"Misplaced records: unknown, {found.strays_problem}")
+        echo_wrapped(f"Misplaced records: unknown, {found.strays_problem}")
     if found.strays is None:
         return
     looked = sum(each.records for each in found.strays)
     bad = [each for each in found.strays if each.strays or each.foreign]
     if not bad:
-        click.echo(f"Misplaced records, records of stock producers: none among the newest {looked}")
+        echo_wrapped(f"Misplaced records, records of stock producers: none among the newest {looked}")
     else:
         rows = [(s.partition, s.records, s.strays, s.last, s.foreign, s.last_foreign) for s in bad]
         emit_table(("partition", "looked at", "misplaced", "last at", "of stock producers", "last at"), rows)
@@ -253,7 +253,7 @@ def show_strays(found: TopicDescription) -> None:
 def show_gates(groups: Sequence[GroupDescription]) -> None:
     """The closed gates of groups for people."""
     if not groups:
-        click.echo("Groups: none has committed offsets here")
+        echo_wrapped("Groups: none has committed offsets here")
         return
     rows = [
         (
@@ -269,7 +269,7 @@ def show_gates(groups: Sequence[GroupDescription]) -> None:
     ]
     clear = [group.group for group in groups if not group.closed]
     if clear:
-        click.echo(f"Groups before no closed gate: {', '.join(clear)}")
+        echo_wrapped(f"Groups before no closed gate: {', '.join(clear)}")
     if rows:
         emit_table(("group", "closed gate of", "epoch", "needs", "is at", "missing"), rows)
 
@@ -289,10 +289,10 @@ def time_text(at_ms: int | None) -> str | None:
 def show_change(change: Change) -> None:
     """A finished change for people."""
     if not change.changed:
-        click.echo(f"Topic {change.topic} has {change.after} partitions already: nothing was changed")
+        echo_wrapped(f"Topic {change.topic} has {change.after} partitions already: nothing was changed")
         return
     tries = "" if change.attempts == 1 else f", at attempt {change.attempts}"
-    click.echo(
+    echo_wrapped(
         f"Topic {change.topic} went from {change.before} to {change.after} partitions (epoch {change.epoch}{tries})"
     )
     emit_table(("seconds", "step"), [(f"{step.seconds:.3f}", words_of(step.name)) for step in change.steps])

@@ -8,7 +8,7 @@ import click
 
 from ..admin import TopicAdmin
 from .connecting import Connection, connection_options
-from .output import emit_json, output_option
+from .output import echo_wrapped, emit_json, output_option
 
 
 @click.command()
@@ -30,17 +30,17 @@ def release(connection: Connection, topic: str, dry_run: bool, output: str) -> N
         emit_json({"dry_run": dry_run, **asdict(done)})
         return
     for obstacle in done.obstacles:
-        click.echo(f"In the way: {obstacle.text}")
+        echo_wrapped(f"In the way: {obstacle.text}")
     if done.obstacles:
-        click.echo(f"Topic {topic} would stay under management")
+        echo_wrapped(f"Topic {topic} would stay under management")
     elif done.changed:
-        click.echo(
+        echo_wrapped(
             f"Topic {topic} is released: stock producers that place keys by {done.hash} may write its "
             f"{done.partitions} partitions"
         )
     elif done.released is not None:
-        click.echo(f"Topic {topic} was released already: {done.released}")
+        echo_wrapped(f"Topic {topic} was released already: {done.released}")
     else:
-        click.echo(f"Would release topic {topic}: nothing is in the way")
+        echo_wrapped(f"Would release topic {topic}: nothing is in the way")
     for warning in done.warnings:
         click.echo(f"WARNING: {warning}", err=True)

@@ -20,7 +20,7 @@ from ..verify.history import load
 from ..verify.topology import Epoch, Topology
 from ..verify.verdict import Verdict, judge
 from .connecting import Connection, connection_options
-from .output import emit_json, emit_table, output_option, shown_bytes
+from .output import echo_wrapped, emit_json, emit_table, output_option, shown_bytes
 
 _EXAMPLES = 10
 
@@ -109,10 +109,12 @@ def verify(connection: Connection, topic: str, history: tuple[Path, ...], output
         columns = ("partition", "records", "keyed", "of moved keys", "move tombstones", "misplaced")
         emit_table(columns, [tuple(asdict(found).values()) for found in check.partitions])
         for example in check.examples:
-            click.echo(f"misplaced record at {example}")
-        click.echo("every record with a key is in its key's partition" if not strays else f"{strays} misplaced records")
+            echo_wrapped(f"misplaced record at {example}")
+        echo_wrapped(
+            "every record with a key is in its key's partition" if not strays else f"{strays} misplaced records"
+        )
         if verdict is not None:
-            click.echo(verdict.summary())
+            echo_wrapped(verdict.summary())
     if not valid:
         judged = "" if verdict is None else f", the history is {'valid' if verdict.valid else 'invalid'}"
         raise TopicInvalidError(f"topic {topic} is not in order: {strays} misplaced records{judged}")

@@ -12,7 +12,7 @@ from ...metadata import cluster_metadata
 from ...operations.aborting import Abort
 from ...operations.change_status import ChangeStatus, DrainStatus
 from ..connecting import Connection, connection_options
-from ..output import emit_json, emit_table, output_option, unreadable_document, warn_of_unreadable
+from ..output import echo_wrapped, emit_json, emit_table, output_option, unreadable_document, warn_of_unreadable
 from ..topics_output import drain_document, layout_document, open_change_document, time_text
 
 
@@ -41,7 +41,7 @@ def status(connection: Connection, topic: str | None, output: str) -> None:
         changes = [status_document(each) for each in found]
         emit_json({"changes": changes, "unreadable": unreadable_document(unreadable)})
     elif not found:
-        click.echo("No topic is being changed, and no retired partition is left to be emptied")
+        echo_wrapped("No topic is being changed, and no retired partition is left to be emptied")
     if output == "table":
         for each in found:
             _show(each)
@@ -79,10 +79,10 @@ def abort(connection: Connection, topic: str, dry_run: bool, output: str) -> Non
             }
         )
     elif done.change is None:
-        click.echo(f"Topic {topic} is not being changed: nothing to abort, it has {done.count} partitions")
+        echo_wrapped(f"Topic {topic} is not being changed: nothing to abort, it has {done.count} partitions")
     else:
         what = "Would give up" if dry_run else "Gave up"
-        click.echo(
+        echo_wrapped(
             f"{what} the change of {topic} to {done.change.count} partitions (epoch {done.change.epoch}, attempt "
             f"{done.change.attempt}, {done.change.phase.value}): it has {done.count} partitions"
         )
@@ -127,19 +127,19 @@ def _drain(found: DrainStatus) -> dict[str, Any]:
 
 
 def _show(found: ChangeStatus) -> None:
-    click.echo(f"Topic {found.topic}: {found.layout.count} partitions, epoch {found.epoch}")
+    echo_wrapped(f"Topic {found.topic}: {found.layout.count} partitions, epoch {found.epoch}")
     change = found.change
     if change is None:
-        click.echo("Change: none")
+        echo_wrapped("Change: none")
     else:
         what = "re-homing values" if change.slice is not None else f"to {change.count} partitions"
-        click.echo(
+        echo_wrapped(
             f"Change: {what}, {change.phase.value} since {time_text(found.since_ms)}, epoch {change.epoch}, "
             f"attempt {change.attempt}"
         )
         if found.deadline_at_ms is not None:
-            click.echo(f"Deadline: {time_text(found.deadline_at_ms)}{', passed long ago' if found.stalled else ''}")
-        click.echo(f"Next: {found.next_step}")
+            echo_wrapped(f"Deadline: {time_text(found.deadline_at_ms)}{', passed long ago' if found.stalled else ''}")
+        echo_wrapped(f"Next: {found.next_step}")
         if found.writers:
             emit_table(
                 ("writer", "answer", "last heard", "lease", "transactional"),

@@ -6,10 +6,8 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
-import click
-
 from ...operations.forecast import ChangeForecast, ForcedDrain, GroupForecast, HoldForecast
-from ..output import emit_table
+from ..output import echo_wrapped, emit_table
 from ..topics_output import layout_document, notices_document, show_notices
 
 
@@ -54,17 +52,17 @@ def show_plan(found: ChangeForecast) -> None:
     plan = found.plan
     before, after = plan.current.count, plan.target.count
     if not plan.moves:
-        click.echo(f"Topic {found.topic} has {after} partitions already: nothing would change")
+        echo_wrapped(f"Topic {found.topic} has {after} partitions already: nothing would change")
         show_notices(found.warnings)
         return
-    click.echo(
+    echo_wrapped(
         f"Topic {found.topic}: {before} -> {after} partitions (initial {plan.current.initial}), "
         f"{found.partitions_to_create} to be created"
     )
-    click.echo(f"Keys that move: {_text(plan.share_moved)}; the others stay and never wait")
-    click.echo(f"For comparison, the stock partitioner would move {_text(plan.share_moved_by_stock)}")
+    echo_wrapped(f"Keys that move: {_text(plan.share_moved)}; the others stay and never wait")
+    echo_wrapped(f"For comparison, the stock partitioner would move {_text(plan.share_moved_by_stock)}")
     emit_table(("from", "to", "share of all keys"), [(m.source, m.target, _text(m.share)) for m in plan.moves])
-    click.echo(_hold_text(found.hold))
+    echo_wrapped(_hold_text(found.hold))
     if found.groups:
         emit_table(
             ("group", "left to read where keys leave", "offsets", "gates open after"),
@@ -79,10 +77,10 @@ def show_plan(found: ChangeForecast) -> None:
             ],
         )
     else:
-        click.echo("Groups: none has committed offsets here")
+        echo_wrapped("Groups: none has committed offsets here")
     if plan.retired:
         waited = ", ".join(found.waits_for_groups) or "no group"
-        click.echo(f"Before partitions are emptied, {waited} is waited for, and {(found.delay_ms or 0) / 1000:g} s")
+        echo_wrapped(f"Before partitions are emptied, {waited} is waited for, and {(found.delay_ms or 0) / 1000:g} s")
     show_notices(found.warnings)
 
 

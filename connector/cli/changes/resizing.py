@@ -14,13 +14,14 @@ from ...admin import TopicAdmin
 from ...operations.forecast import ForcedDrain
 from ...operations.notices import Code, Notice, of_change
 from ..connecting import Connection, connection_options
-from ..output import emit_json, output_option
+from ..output import echo_wrapped, emit_json, output_option
 from ..signals import interrupted_by_sigterm
 from ..topics_output import change_document, show_change, show_notices, steps_shown
 from .confirming import confirm
 from .plan_output import forced_document, plan_document, show_plan
 
-_COUNT = click.IntRange(min=1)
+# More than any cluster has partitions: which keys move is told for each of them.
+_COUNT = click.IntRange(min=1, max=100_000)
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
 _groups_option = click.option(
@@ -204,7 +205,7 @@ def shrink(
     else:
         show_change(change)
         for step in drained:
-            click.echo(f"Partition {step.partition}: {step.what if step.done else 'waits for ' + step.what}")
+            echo_wrapped(f"Partition {step.partition}: {step.what if step.done else 'waits for ' + step.what}")
 
 
 def _show_plan(
@@ -226,7 +227,7 @@ def _show_plan(
         return
     show_plan(found)
     for line in [] if lost is None else lost.lines():
-        click.echo(line)
+        echo_wrapped(line)
 
 
 def _warned(

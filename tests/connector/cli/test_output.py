@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 from keyorder.connector.cli.changes.status import screenful
-from keyorder.connector.cli.output import fitted, table_or_blocks
+from keyorder.connector.cli.output import echo_wrapped, fitted, table_or_blocks
 from keyorder.connector.operations.description import TopicDescription
 from keyorder.partitioner.epochs import ChangePhase, Epoch, OpenChange
 from keyorder.partitioner.errors import CorruptRecordError
@@ -33,6 +36,40 @@ def test_a_list_in_a_block_is_broken_between_its_names() -> None:
     assert max(map(len, lines)) <= 60
     assert " ".join(" ".join(lines).split()) == f"topic orders writers {', '.join(names)}"
     assert [name for line in lines for name in names if name in line] == names
+
+
+def test_offsets_in_a_block_are_broken_between_them() -> None:
+    """64 cuts are 64 words; a number is never cut in two, and no bracket parted from its words."""
+    cuts = " ".join(f"{p}@{p * 1000}" for p in range(64))
+    lines = table_or_blocks(("epoch", "keys left"), [(1, cuts)], 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(" ".join(lines).split()) == f"epoch 1 keys left {cuts}"
+
+
+def test_what_all_rows_share_stands_above_them_where_that_makes_them_fit() -> None:
+    """Thirty gates of one group and one topic are thirty lines, not thirty blocks."""
+    rows = [("a-group-with-a-long-name", "orders-of-the-north", p, p * 10) for p in range(30)]
+    lines = table_or_blocks(("group", "topic", "partition", "needs"), rows, 50, shared=True).splitlines()
+    assert [line.split() for line in lines[:2]] == [["group", rows[0][0]], ["topic", rows[0][1]]]
+    table = [line.split() for line in lines[2:] if line.strip(" \u2500")]
+    assert table == [["partition", "needs"], *([str(p), str(n)] for _, _, p, n in rows)]
+    assert "group" in table_or_blocks(("group", "topic", "partition", "needs"), rows[:1], 50, shared=True)
+
+
+def test_a_line_for_people_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal; in a pipe it stays one line."""
+    said = (
+        "Topic orders.of-the-customer-service.in-the-western-region: 60 -> 20 partitions (initial 16), 0 to be created"
+    )
+    for terminal in (True, False):
+        stream = io.StringIO()
+        stream.isatty = lambda terminal=terminal: terminal  # type: ignore[method-assign]
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setenv("COLUMNS", "80")
+        echo_wrapped(said, "  ")
+        lines = stream.getvalue().splitlines()
+        assert len(lines) == (2 if terminal else 1)
+        assert " ".join(line.strip() for line in lines) == said
 
 
 def test_a_pipe_gets_a_table_however_wide() -> None:

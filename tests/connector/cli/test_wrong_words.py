@@ -1,0 +1,61 @@
+"""Command lines that cannot be right: told as the user's (exit code 2), in a sentence, before anything is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from keyorder.connector.cli.main import _run
+from support.commands import Command
+
+NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
+WITH_A_TOPIC = (
+    ("topics", "create", "--partitions", "2"),
+    ("topics", "describe"),
+    ("topics", "adopt"),
+    ("topics", "plan", "--partitions", "2"),
+    ("topics", "expand", "--partitions", "2"),
+    ("topics", "delete"),
+    ("change", "abort"),
+    ("change", "status"),
+    ("gates", "list", "--group", "g"),
+    ("groups", "describe", "--group", "g"),
+    ("produce",),
+    ("consume",),
+    ("verify",),
+    ("doctor",),
+    ("status",),
+)
+
+
+@pytest.mark.parametrize("words", WITH_A_TOPIC, ids=" ".join)
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250])
+def test_a_name_that_no_topic_has(words: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No broker is asked, and no trace shown: the client library raises ValueError for an empty name."""
+    assert _run([*words, "--topic", name, *NOWHERE]) == 2
+    shown = capsys.readouterr()
+    assert "--topic" in shown.err
+    assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize("command", ["plan", "expand"])
+def test_a_count_with_too_many_digits(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would take minutes to say which keys move, and no cluster has so many partitions."""
+    assert _run(["topics", command, "--topic", "t", "--partitions", "99999999", *NOWHERE]) == 2
+    assert "100000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("produce", "--producer-property"), ("consume", "--max-messages", "1", "--consumer-property")]
+)
+@pytest.mark.parametrize("setting", ["no.such=1", "socket.timeout.ms=abc"])
+def test_a_setting_that_the_library_does_not_take(
+    keyorder: Command, topic_name: str, tmp_path: Path, words: tuple[str, ...], setting: str
+) -> None:
+    """It is the user's, as a word of the command line is."""
+    assert keyorder("topics", "create", "--topic", topic_name, "--partitions", 1).code == 0
+    lines = tmp_path / "lines"
+    lines.write_text("a\n")
+    refused = keyorder(*words, setting, "--topic", topic_name, *([lines] if "produce" in words else []))
+    assert refused.code == 2
+    assert "configuration property" in refused.error["message"]
