@@ -37,6 +37,8 @@ _BATCH = 500
 _LARGE = 20_000
 # The library is polled at least this often, whatever waits. Seconds.
 _KEEPALIVE = 1.0
+# Why nothing can go on is told again when a call has waited so long in vain. Seconds.
+_TELL_AGAIN = 1.0
 
 
 class Delivery:
@@ -83,7 +85,9 @@ class Delivery:
         collected here for partitions that have gone.
         """
         room = max(room, wanted)
-        deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
+        began = clock.now()
+        deadline = None if timeout is None or timeout < 0 else began + timeout
+        tell_at = began + _TELL_AGAIN if deadline is None else min(deadline, began + _TELL_AGAIN)
         self._begin()
         self._strays.settle()
         self.note_processed()  # a rebalance may come while the group is asked
@@ -105,6 +109,8 @@ class Delivery:
             before = out.count
             try:
                 self._turn(wanted, left)
+                if clock.now() >= tell_at:
+                    self._members.stopped.raise_if_all()
             except Exception as error:
                 if not out.count or self._progress.phase is not Phase.REST:
                     raise
@@ -243,7 +249,6 @@ class Delivery:
         if self._intake.saw_end():
             self._commits.stir()
         self._callbacks.raise_pending()
-        self._members.stopped.raise_if_all()
 
     def _fetch(self, wanted: int, wait: float) -> None:
         """Let the client library hand over what it has, into the intake, and call its callbacks."""

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
 from ...partitioner.errors import AssignmentError, KeyorderError, StaleViewError, TopicNotFoundError
 from ...partitioner.gates.gate import Gates
-from ...partitioner.gates.starts import Commit
+from ...partitioner.gates.starts import Commit, require_not_gone
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import ConsumerSettings
@@ -209,12 +209,22 @@ class Starts:
         asked = clock.now()
         for topic in list(attempt.topics):
             with attempt.of(topic):
+                self._refuse_what_is_gone(timelines[topic], found[topic])
                 for start in found[topic]:
                     self._begin_at(start, self._assignment.owned[topic, start.partition], asked)
                 if any(start.end - start.offset >= _BACKLOG for start in found[topic]):
                     self._assignment.views.await_look(topic, asked, 0)  # soon: see Intake's look at hints
                 self._gates.changed(topic)
                 attempt.started.add(topic)
+
+    def _refuse_what_is_gone(self, timeline: Timeline, starts: list[Start]) -> None:
+        """With auto.offset.reset=error, unless the application says where to begin."""
+        if self._settings.start_at_latest is not None:
+            return
+        for start in starts:
+            told = self._assignment.owned[timeline.topic, start.partition].fetch.wanted is not None
+            if start.committed is not None and not told:
+                require_not_gone(self._settings.group, timeline, start.partition, start.committed, start.offset)
 
     def _begin_at(self, start: Start, state: PartitionState, asked: float) -> None:
         state.start_at(start.offset if state.fetch.wanted is None else self.resolved(state.place, state.fetch.wanted))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from ...partitioner.errors import IdentityMismatchError, KeyorderError
+from confluent_kafka import KafkaError, Message
+
+from ...partitioner.errors import IdentityMismatchError, KeyorderError, NoOffsetError
 from .assignment import Assignment
 from .callbacks import Callbacks
 
@@ -46,7 +48,13 @@ class StoppedTopics:
         """A topic cannot go on. The application is told once, and not of the same trouble again."""
         known = self._errors.get(topic)
         self._errors[topic] = error
-        if type(known) is not type(error):
+        if type(known) is type(error):
+            return
+        if isinstance(error, NoOffsetError):
+            cause: KafkaError = error.args[0]
+            owned = (p for p in error.partitions if (topic, p) in self._assignment.owned)
+            self._assignment.out.ready.extend(Message(topic=topic, partition=p, error=cause) for p in owned)
+        else:
             self._callbacks.raises(error)
 
     def goes_on(self, topic: str) -> None:
@@ -59,7 +67,12 @@ class StoppedTopics:
             del self._errors[topic]
 
     def raise_if_all(self) -> None:
-        """Raise where no topic goes on: a reader that has nothing else to do would seem idle, and well."""
+        """Raise where no topic goes on: a reader that has nothing else to do would seem idle, and well.
+
+        Not for a missing offset, of which the application was told as the client library does, once.
+        """
         topics = {topic for topic, _ in self._assignment.owned} if self._errors else set()
         if topics and topics <= self._errors.keys():
-            raise self._errors[min(topics)].with_traceback(None)
+            for topic in sorted(topics):
+                if not isinstance(self._errors[topic], NoOffsetError):
+                    raise self._errors[topic].with_traceback(None)

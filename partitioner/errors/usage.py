@@ -20,6 +20,27 @@ class ConfigError(UsageError, StockError, ValueError):
         return f"{self.setting}: {self.problem}; {self.fix}"
 
 
+class NoOffsetError(UsageError, StockError):
+    """`auto.offset.reset` is `error`, and there is no offset to begin at: none is committed, or what it names is gone.
+
+    poll() returns it as the error of a message, one for each of these partitions, as confluent-kafka's does.
+    """
+
+    kafka_code = KafkaError._AUTO_OFFSET_RESET
+
+    def __init__(self, group: str, topic: str, partitions: tuple[int, ...], gone: bool = False) -> None:
+        super().__init__(group, topic, partitions, gone)
+        self.group, self.topic, self.partitions, self.gone = group, topic, partitions, gone
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{self.topic}[{p}]" for p in self.partitions)
+        what = "an offset below the log start" if self.gone else "no offset"
+        return (
+            f"auto.offset.reset: group {self.group!r} has {what} for {where} and the policy is error; use earliest or latest, "
+            "or set the group's offsets"
+        )
+
+
 class KeyTypeError(UsageError, TypeError):
     """A record key that is neither bytes nor str: only bytes have a place in a layout."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-from ..errors import ConfigError, GroupResetError
+from ..errors import GroupResetError, NoOffsetError
 from ..numbers import number_of
 from ..timeline import Timeline
 from .ahead import Ahead, decode_ahead
@@ -102,25 +102,26 @@ def initial_offsets(
     from_latest: `auto.offset.reset`; None stands for `error`. The timeline must have been read to its end after
     `log_ends` were taken.
 
-    Raises ConfigError when there is no offset and the policy is `error`; GroupResetError as `checked`.
+    Raises NoOffsetError when there is no such offset and the policy is `error`; GroupResetError as `checked`.
     """
     state = state_of(commits)
     check_consistent(group, timeline, commits)
     starts: dict[int, int] = {}
+    without: list[int] = []
     for p in log_starts:
         commit = commits.get(p)
         if commit is not None:
             starts[p] = checked(group, timeline.topic, p, commit.offset, log_starts[p], log_ends[p])
+            if from_latest is None:
+                require_not_gone(group, timeline, p, commit.offset, log_starts[p])
         elif state is GroupState.RESUMING or (state is GroupState.MIGRATING and p >= timeline.first_count):
             starts[p] = log_starts[p]
         elif from_latest is None:
-            raise ConfigError(
-                "auto.offset.reset",
-                f"group {group!r} has no offset for {timeline.topic}[{p}] and the policy is error",
-                "use earliest or latest, or set the group's offsets",
-            )
+            without.append(p)
         else:
             starts[p] = log_ends[p] if from_latest else log_starts[p]
+    if without:
+        raise NoOffsetError(group, timeline.topic, tuple(without))
     if state is GroupState.RESUMING or not timeline.ordered:
         return starts
     clipped = consistent_starts(Gates(timeline), {**dict.fromkeys(range(timeline.highest_count), 0), **starts})
@@ -138,6 +139,15 @@ def checked(group: str, topic: str, partition: int, offset: int, log_start: int,
             group, topic, f"partition {partition} is committed at {offset}, its log ends at {log_end}"
         )
     return max(offset, log_start)
+
+
+def require_not_gone(group: str, timeline: Timeline, partition: int, offset: int, log_start: int) -> None:
+    """With `auto.offset.reset=error` a commit whose record was deleted is none: raises NoOffsetError.
+
+    A retired partition was emptied by keyorder, of what all groups had read.
+    """
+    if offset < log_start and timeline.mode(partition).readable:
+        raise NoOffsetError(group, timeline.topic, (partition,), gone=True)
 
 
 def check_consistent(group: str, timeline: Timeline, commits: Mapping[int, Commit]) -> None:

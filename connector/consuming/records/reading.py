@@ -250,15 +250,17 @@ class Intake:
             elif self._settings.partition_eof:
                 self._out.ready.append(message)
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and owned is not None:
-            self._out_of_range(owned)
+            self._out_of_range(owned, message)
         elif error.code() == KafkaError._FATAL:
             self._out.ready.append(message)
             self._members.failed()
         else:
             self._out.ready.append(message)
 
-    def _out_of_range(self, owned: PartitionState) -> None:
+    def _out_of_range(self, owned: PartitionState, message: Message) -> None:
         """Below the log start: what was fetched below it is dropped, the log start follows. Above the end: stop.
+
+        With `auto.offset.reset=error` the application hears of what is gone from a partition that is still read.
 
         In between there is nothing wrong with the position: it is fetched again from there.
         """
@@ -269,11 +271,17 @@ class Intake:
                 owned.topic,
                 f"partition {owned.partition} was read up to {owned.fetched}, its log ends at {high} now",
             )
-        if owned.fetched < low:
-            self._assignment.restart_at(owned, low)
-        else:
+        if owned.fetched >= low:
             # The log was asked when its end, or its start, lay elsewhere. The library has stopped the partition.
             self._assignment.fetching.again([owned])
+        elif self._settings.start_at_latest is None and self._is_read(owned):
+            self._out.ready.append(message)
+        else:
+            self._assignment.restart_at(owned, low)
+
+    def _is_read(self, owned: PartitionState) -> bool:
+        """Whether the partition is not retired: one that is was emptied by keyorder, of what all groups have read."""
+        return self._assignment.view(owned.topic).timeline.mode(owned.partition).readable
 
     def _check_silence(self, topic: str) -> None:
         silent = clock.now() - self._views.as_of(topic)

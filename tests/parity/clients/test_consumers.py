@@ -18,6 +18,7 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 from keyorder import OrderedConsumer, TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.groups import group_config, send
@@ -87,6 +88,54 @@ def test_offsets_that_are_given_need_no_reset(
             assert consumer.poll(0.1) is None
         send(kafka, topic, ("k", "11"))
     assert first(consumer).offset() == expected
+    consumer.close()
+
+
+def reset_errors(consumer: Any, count: int) -> list[tuple[str | None, int | None, int]]:
+    """The first messages that tell of a missing offset: topic, partition, code."""
+    found: list[tuple[str | None, int | None, int]] = []
+    deadline = time.monotonic() + 120
+    while len(found) < count:
+        assert time.monotonic() < deadline
+        message = consumer.poll(0.2)
+        if message is not None:
+            found.append((message.topic(), message.partition(), message.error().code()))
+    return sorted(found)
+
+
+@BOTH
+def test_a_missing_offset_is_a_messages_error_where_none_is_to_be_chosen(
+    kafka: KafkaUnderTest, kind: Any, topic_name: str
+) -> None:
+    """auto.offset.reset=error in a new group: once for each partition; the application says where to go on."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    send(kafka, topic_name, ("k", "1"))
+    consumer = kind(group_config(kafka, topic_name, auto_offset_reset="error"))
+    consumer.subscribe([topic_name])
+    assert reset_errors(consumer, 2) == [(topic_name, p, KafkaError._AUTO_OFFSET_RESET) for p in (0, 1)]
+    assert [consumer.poll(0.1) for _ in range(20)] == [None] * 20
+    consumer.assign([TopicPartition(topic_name, p, 0) for p in (0, 1)])
+    assert first(consumer).value() == b"1"
+    consumer.close()
+
+
+@BOTH
+def test_what_retention_has_deleted_is_a_messages_error_where_none_is_to_be_chosen(
+    kafka: KafkaUnderTest, kind: Any, topic: str
+) -> None:
+    """auto.offset.reset=error and a committed offset below the log start: the application says where to go on."""
+    config = group_config(kafka, topic, auto_offset_reset="error", enable_auto_commit=False)
+    committing = Consumer(config)
+    committing.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    committing.close()
+    admin = AdminClient(kafka.client_config())
+    admin.delete_records([TopicPartition(topic, 0, 5)])[TopicPartition(topic, 0)].result(60)
+    consumer = kind(config)
+    consumer.subscribe([topic])
+    assert reset_errors(consumer, 1) == [(topic, 0, KafkaError._AUTO_OFFSET_RESET)]
+    assert [consumer.poll(0.1) for _ in range(20)] == [None] * 20
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assert first(consumer).offset() == 5
     consumer.close()
 
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keyorder.partitioner.errors import ConfigError, GroupResetError
+from keyorder.partitioner.errors import GroupResetError, NoOffsetError
 from keyorder.partitioner.gates.starts import (
     Commit,
     GroupState,
@@ -63,7 +63,7 @@ def test_a_group_is_born_where_the_policy_says(from_latest: bool, starts: dict[i
 
 def test_without_offsets_and_policy_there_is_no_start() -> None:
     """`auto.offset.reset=error` is obeyed, with the setting's name."""
-    with pytest.raises(ConfigError, match=r"auto\.offset\.reset"):
+    with pytest.raises(NoOffsetError, match=r"auto\.offset\.reset"):
         initial_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 1, 1: 1}, None)
 
 
