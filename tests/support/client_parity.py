@@ -31,11 +31,10 @@ SECTIONS = {"files": "", "files_of_kip_848": ", groups of KIP-848"}
 NOT_RUN = {  # examples
     "`share_consumer*.py`": "nothing to replace: there is no share consumer here",
     "`adminapi*.py`, `oauth_schema_registry.py`, `schema_registry_imds_azure.py`": "nothing to replace: no producer, no consumer",
-    "`*_encryption.py`": "not run: they need a key management service. The producer of protobuf names a partition",
+    "`*_encryption.py`": "not run: they need a key management service",
     "`confluent_cloud.py`, `oauth_oidc_ccloud*.py`": "not run: they need Confluent Cloud or the identity service of a cloud",
     "`fips/*.py`": "not run: they need brokers with certificates of FIPS",
 }
-REFUSED = "its `produce(partition=0)` is refused; runs with `keyorder.allow.explicit.partition=true`"
 
 
 _INTRODUCTION = """\
@@ -102,7 +101,7 @@ def page() -> str:
               "Those that make one of the clients. A test that names no broker, or `localhost:9092`, is given one.",
               "The integration tests run once more with the suite's own switch for groups of KIP-848,",
               "`TEST_CONSUMER_GROUP_PROTOCOL=consumer`. Where they ask for a schema registry, it is the library's own at `mock://`.",
-              "Passed / failed. The last column: of the one before, what passes with `keyorder.allow.explicit.partition=true`.",
+              "Passed / failed.",
               ]  # fmt: skip
     for version, found in results().items():
         for section, more in SECTIONS.items():
@@ -132,22 +131,19 @@ def page() -> str:
 def _table(files: dict[str, Any]) -> Iterator[str]:
     sums: dict[str, Counter[str]] = {"stock": Counter(), "ours": Counter()}
     yield from (
-        "| file | stock | keyorder | with keyorder alone | pass if it may name partitions |",
-        "|---|---|---|---|---|",
+        "| file | stock | keyorder | with keyorder alone |",
+        "|---|---|---|---|",
     )
     for file, counts in sorted(files.items()):
         for kind, sum_ in sums.items():
             sum_.update(counts[kind])
-        more = f"{len(counts['alone']) or ''} | {len(counts.get('allowed', [])) or ''}"
-        yield f"| `{file}` | {_counts(counts['stock'])} | {_counts(counts['ours'])} | {more} |"
-    alone, allowed = (sum(len(counts.get(what, [])) for counts in files.values()) for what in ("alone", "allowed"))
-    yield f"| all | {_counts(sums['stock'])} | {_counts(sums['ours'])} | {alone} | {allowed or ''} |"
+        yield f"| `{file}` | {_counts(counts['stock'])} | {_counts(counts['ours'])} | {len(counts['alone']) or ''} |"
+    alone = sum(len(counts["alone"]) for counts in files.values())
+    yield f"| all | {_counts(sums['stock'])} | {_counts(sums['ours'])} | {alone} |"
 
 
 def _came(found: dict[str, str]) -> str:
-    if found["ours"] in ("runs", "refused"):
-        return "runs" if found["ours"] == "runs" else REFUSED
-    return f"does not run: {found['ours']}"
+    return "runs" if found["ours"] == "runs" else f"does not run: {found['ours']}"
 
 
 def main() -> int:

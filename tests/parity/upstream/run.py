@@ -69,7 +69,6 @@ KINDS = ("stock", "ours")
 # Where results.json keeps the counts, and what is added to a test's name in differences.toml, by the groups' protocol.
 SECTIONS = {"classic": ("files", ""), "consumer": ("files_of_kip_848", " (KIP-848)")}
 FAILED = ("failed", "ended")
-REFUSED = "PartitionRefusedError"  # in the last line of why
 SECONDS = 120  # of one test
 SILENCE = 600  # seconds without a word of a whole process
 
@@ -168,12 +167,6 @@ def documented() -> dict[str, bool]:
     return {test: not reason.get("sometimes") for reason in table["reason"] for test in reason["tests"]}
 
 
-def naming() -> set[str]:
-    """`file::test` of those that name a partition: they run once more with the setting that allows it."""
-    table = tomllib.loads(DIFFERENCES.read_text(encoding="utf-8"))
-    return {test for reason in table["reason"] if reason.get("partitions") for test in reason["tests"]}
-
-
 def kept(what: str, results: Mapping[str, object]) -> None:
     """Keep results of a run, of this client version, in results.json; others of the version stay."""
     found = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
@@ -219,7 +212,7 @@ def main() -> int:
 
 def judge(checkout: Path, brokers: Mapping[str, str], only: str, write: bool, protocol: str) -> int:
     """Run, print, compare. 0 if each difference has its reason and each reason its difference."""
-    known, named, unexplained, stale = documented(), naming(), list[str](), list[str]()
+    known, unexplained, stale = documented(), list[str](), list[str]()
     counts: dict[str, dict[str, object]] = {}
     with tempfile.TemporaryDirectory(prefix="keyorder-upstream-") as scratch:
         folder = Path(scratch)
@@ -242,16 +235,9 @@ def judge(checkout: Path, brokers: Mapping[str, str], only: str, write: bool, pr
                 elif known.get(name) and ours.what == "passed":
                     stale.append(name)
                     print(f"  NO DIFFERENCE ANY MORE {name}: stock {stock.what}, ours {ours.what}", flush=True)
-            allowed = list[str]()
-            if any(REFUSED in seen["ours"][test].why or f"{file}::{test}{added}" in named for test in alone):
-                again = _of_kind(folder, file, "ours", brokers, protocol, {"KEYORDER_ALLOW_PARTITIONS": "true"})
-                allowed = [test for test in alone if again.get(test, Outcome("missing", "")).what == "passed"]
             counts[str(file)] = {kind: dict(Counter(o.what for o in found.values())) for kind, found in seen.items()}
             print(file, counts[str(file)], flush=True)
             counts[str(file)]["alone"] = sorted(alone)
-            if allowed:
-                counts[str(file)]["allowed"] = sorted(allowed)
-                print(f"  {len(allowed)} of {len(alone)} pass with keyorder.allow.explicit.partition=true", flush=True)
             if write:
                 kept(section, {str(file): counts[str(file)]})
     print(
@@ -264,13 +250,11 @@ def beside(folder: Path, file: Path, brokers: Mapping[str, str], protocol: str) 
     """The outcomes of one file by kind, both at once where each has a broker."""
     with ThreadPoolExecutor(len(set(brokers.values()))) as pool:
         return dict(
-            zip(KINDS, pool.map(lambda kind: _of_kind(folder, file, kind, brokers, protocol, {}), KINDS), strict=True)
+            zip(KINDS, pool.map(lambda kind: _of_kind(folder, file, kind, brokers, protocol), KINDS), strict=True)
         )
 
 
-def _of_kind(
-    folder: Path, file: Path, kind: str, brokers: Mapping[str, str], protocol: str, more: Mapping[str, str]
-) -> dict[str, Outcome]:
+def _of_kind(folder: Path, file: Path, kind: str, brokers: Mapping[str, str], protocol: str) -> dict[str, Outcome]:
     given = {
         "BROKERS": brokers[kind],
         "SR_URL": "mock://",
@@ -278,7 +262,7 @@ def _of_kind(
         "PYTHONPATH": os.pathsep.join([str(folder), str(HERE)]),
         "TEST_CONSUMER_GROUP_PROTOCOL": protocol,  # the suites' own name for it
     }
-    return outcomes(folder, file, {**os.environ, **given, **more})
+    return outcomes(folder, file, {**os.environ, **given})
 
 
 if __name__ == "__main__":

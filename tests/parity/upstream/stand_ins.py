@@ -1,7 +1,6 @@
 """What a rewritten program of confluent-kafka's imports as its clients: the library's, or ours with KEYORDER_STAND_INS=ours.
 
-A client that names no broker, or one of the names below, which nobody answers to, is given the broker of BROKERS. Our producers
-take `produce(partition=...)` with KEYORDER_ALLOW_PARTITIONS=true.
+A client that names no broker, or one of the names below, which nobody answers to, is given the broker of BROKERS.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import confluent_kafka.avro
 _OURS = os.environ.get("KEYORDER_STAND_INS") == "ours"
 _NOWHERE = (None, "", "localhost", "localhost:9092", "test")
 _BROKERS = os.environ.get("BROKERS", "")
-_ALLOWED = {"keyorder.allow.explicit.partition": True} if os.environ.get("KEYORDER_ALLOW_PARTITIONS") == "true" else {}
 
 
 def _given(config: dict[str, Any]) -> dict[str, Any]:
@@ -38,23 +36,12 @@ def _with_broker(base: type, name: str) -> Any:
     return type(name, (base,), {"__init__": __init__, "__module__": base.__module__})
 
 
-def _allowing(base: type) -> Any:
-    """A class of ours that makes producers, with the setting added where it is asked for."""
-    if not _ALLOWED:
-        return base
-
-    def __init__(self: Any, config: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        base.__init__(self, {**config, **_ALLOWED}, *args, **kwargs)  # type: ignore[misc]
-
-    return type(base.__name__, (base,), {"__init__": __init__, "__module__": base.__module__})
-
-
 if _OURS:
     from keyorder import OrderedConsumer, OrderedProducer
     from keyorder.aio import AIOConsumer as _AIOConsumer
     from keyorder.aio import AIOProducer as _AIOProducer
 
-    _producer: Any = _allowing(OrderedProducer)
+    _producer: Any = OrderedProducer
     _consumer: Any = OrderedConsumer
     _serializing: Any = type("SerializingProducer", (confluent_kafka.SerializingProducer, _producer), {})
     _deserializing: Any = type("DeserializingConsumer", (confluent_kafka.DeserializingConsumer, OrderedConsumer), {})
