@@ -65,7 +65,8 @@ class UnmanagedTopics:
     def _look(self, topic: str) -> None:
         """Read the topic's timeline as it is now, and follow it from here on."""
         if self._reader is None:
-            if not existing(self._link.admin.client, self._link.servers, _PATIENCE):
+            patience = min(_PATIENCE, self._settings.control_timeout)
+            if not existing(self._link.admin.client, self._link.servers, patience):
                 self._absent_until = clock.now() + _ABSENT
                 return
             noted = weakly(self._noted)

@@ -12,6 +12,7 @@ from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.local.cluster import LocalCluster
 from support.connect_rig import until
 
+pytestmark = pytest.mark.kafka
 KEYS = 40
 
 
