@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from ..partitioner.errors import BrokerUnreachableError, KeyorderError, TlsError
 from . import clock
+from .admin_ends import end_waiting, put_aside
 from .config import connection_of
 from .kafka_errors import translate
 
@@ -42,8 +43,12 @@ class ClusterAdmin(AdminClient):
     """An admin client that keeps the settings of its connection: by them is found out why no broker answers it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        end_waiting()
         self.connection = connection_of(config)
         super().__init__(self.connection)
+
+    def __del__(self) -> None:
+        put_aside(self)
 
 
 def explained(admin: AdminClient, error: BrokerUnreachableError) -> KeyorderError:

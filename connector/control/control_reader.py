@@ -37,6 +37,7 @@ from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..messages import offset_of, place_of
 from ..metadata import described, prefetch_metadata
+from ..refusals import ClusterAdmin
 from .control_topics import Slot
 
 _BATCH = 500
@@ -230,7 +231,7 @@ class ControlReader:
             behind = [slot for slot, end in ends.items() if end < self._next.get(slot, 0)]
             if not behind:
                 if self._topics.due(began):
-                    self._topics.check(AdminClient(self._config), {topic for topic, _ in asked}, began)
+                    self._topics.check(ClusterAdmin(self._config), {topic for topic, _ in asked}, began)
                 return Look(began, ends)
             if began >= given_up_at:
                 raise went_back(behind[0], self._next[behind[0]], ends[behind[0]])

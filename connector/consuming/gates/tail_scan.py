@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
 from ....partitioner.gates.early import Collector, Scan, ScanEnded, Tail
@@ -20,6 +19,7 @@ from ...kafka_errors import translate
 from ...log_offsets import LogOffsets
 from ...messages import key_of, offset_of, place_of
 from ...metadata import topic_config
+from ...refusals import ClusterAdmin
 from ..background import BackgroundThread
 
 _BATCH, _WAIT = 5_000, 0.2
@@ -126,7 +126,7 @@ class TailScanner(BackgroundThread):
     def _check_policy(self, topic: str) -> None:
         """Refuse a log from which single records vanish: the owner of the origin may have in memory what is not in it."""
         try:
-            policy = topic_config(AdminClient(self._config), topic, self._servers).get("cleanup.policy", "")
+            policy = topic_config(ClusterAdmin(self._config), topic, self._servers).get("cleanup.policy", "")
         except NotAuthorizedError as refused:
             raise _NotProven(
                 f"it takes the right DescribeConfigs on topic {topic} to know its cleanup.policy"

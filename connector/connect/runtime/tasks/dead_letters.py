@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient
 
 from .....partitioner.errors import BrokerUnreachableError
 from .....partitioner.routing import HINT_HEADER
 from ....config import connection_of
 from ....kafka_errors import translate
 from ....messages import offset_of, place_of
+from ....refusals import ClusterAdmin
 from ..kafka_log import make_topic
 from ..metrics import TaskMetrics
 from .tolerance import FailedOperation
@@ -38,7 +38,7 @@ class DeadLetters:
         self._connector, self._task = names
         self._servers = str(config.get("bootstrap.servers"))
         own = connection_of(config)
-        make_topic(AdminClient(own), self._servers, topic, 1, replication, {})
+        make_topic(ClusterAdmin(own), self._servers, topic, 1, replication, {})
         self._producer = Producer({**own, "enable.idempotence": True, "partitioner": "murmur2_random"})
         self._failure: KafkaError | None = None
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported
-    AdminClient,
     ConfigResource,
     ResourceType,
 )
@@ -16,6 +15,7 @@ from .....partitioner.errors import ConfigError, KafkaOperationError, NotAuthori
 from ....admin import TopicAdmin
 from ....config import connection_of
 from ....kafka_errors import translated
+from ....refusals import ClusterAdmin
 from ...api.java_regex import compiled
 from ..settings import below
 
@@ -72,7 +72,7 @@ class TopicCreation:
 
     def _broker(self) -> Mapping[str, Any]:
         """A broker's settings. Raises NotAuthorizedError."""
-        admin = AdminClient(self._config)
+        admin = ClusterAdmin(self._config)
         with translated("describe", "the brokers"):
             broker = next(iter(admin.list_topics(timeout=10).brokers))
             resource = ConfigResource(ResourceType.BROKER, str(broker))
@@ -105,5 +105,5 @@ class TopicCreation:
 
     def _exists(self, topic: str) -> bool:
         with translated("describe", f"topic {topic}"):
-            found = AdminClient(self._config).list_topics(topic, timeout=10).topics.get(topic)
+            found = ClusterAdmin(self._config).list_topics(topic, timeout=10).topics.get(topic)
         return found is not None and found.error is None
