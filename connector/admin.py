@@ -169,8 +169,7 @@ class TopicAdmin:
         another hash than the topic has, IdentityMismatchError when it was made anew and `again` is not given,
         TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
         """
-        awaited = min(timeout, JUST_MADE)
-        count = identify(self._admin, topic, self._bootstrap, timeout, awaited, or_made_meanwhile=True).partitions
+        count = identify(self._admin, topic, self._bootstrap, timeout, just_made=min(timeout, JUST_MADE)).partitions
         ours = settings_of_existing(config or {})
         layout = None if initial_partition_count is None else same_routing(initial_partition_count, count)
         ensure(self._admin, self._bootstrap, timeout)

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
@@ -204,13 +205,14 @@ def identify(
     bootstrap_servers: str,
     timeout: float = 10.0,
     just_made: float = 0.0,
-    or_made_meanwhile: bool = False,
+    ask_controller: bool = False,
 ) -> TopicIdentity:
     """The topic's identity. Raises TopicNotFoundError, BrokerUnreachableError, NotAuthorizedError.
 
     While a broker is away it asks again, for twenty seconds or for `timeout`, if that is longer.
-    just_made: seconds over which it asks again for a topic that a broker does not know but the controller may: a broker
-    hears of a new one late. or_made_meanwhile: over which it asks again in any case, since somebody may be about to make it.
+    just_made: seconds over which it asks again for a topic that is not there: a broker hears of a new one late, and somebody
+    may be about to make it. ask_controller: only if the controller knows the topic, or does not say, so that a misspelt name
+    is told at once.
     """
     # One that has just died takes its answer with it: a second try goes to another one.
     try:
@@ -218,17 +220,10 @@ def identify(
     except BrokerUnreachableError as error:
         raise explained(admin, error) from error
 
-    asked: list[bool] = [] if just_made and not or_made_meanwhile else [True]
-
-    def may_come(raised: BaseException) -> bool:
-        if not isinstance(raised, TopicNotFoundError):
-            return False
-        if not asked:
-            asked.append(known_to_controller(admin, topic) is not False)
-        return asked[0]
-
+    may_come = cache(lambda: not ask_controller or known_to_controller(admin, topic) is not False)
     found = Attempts(
-        stop=stop_after_delay(just_made), wait=wait_fixed(0.1), retry=retry_if_exception(may_come), reraise=True,
+        stop=stop_after_delay(just_made), wait=wait_fixed(0.1), reraise=True,
+        retry=retry_if_exception(lambda raised: isinstance(raised, TopicNotFoundError) and may_come()),
     )(lambda: described(admin, topic, bootstrap_servers, max(timeout, 4 * _PATIENCE)))  # fmt: skip
     return TopicIdentity(str(found.topic_id), str(cluster.cluster_id), len(found.partitions))
 

@@ -53,7 +53,8 @@ def produce(
     before it are written.
     """
     # A misspelt name is told at once, and where no line comes in too.
-    identify(connection.reach(), topic, connection.bootstrap_servers, just_made=min(connection.timeout, JUST_MADE))
+    awaited = min(connection.timeout, JUST_MADE)
+    identify(connection.reach(), topic, connection.bootstrap_servers, just_made=awaited, ask_controller=True)
     config = {**connection.config, **pairs(producer_property, "--producer-property")}
     outcome = _Outcome()
     with OrderedProducer(config) as producer:

@@ -177,6 +177,7 @@ def adopt(
             connection.bootstrap_servers,
             connection.timeout,
             just_made=min(connection.timeout, JUST_MADE),
+            ask_controller=True,
         ).partitions
         managed = admin.managed(topic)
         released = managed.released if managed is not None else None

@@ -107,7 +107,7 @@ class Adoption:
         writer.start()
         reader.add([timeline_slot(topic)])
         awaited = min(JUST_MADE, max(0.0, deadline - clock.now()))
-        identity = identify(self._admin, topic, self._servers, just_made=awaited, or_made_meanwhile=True)
+        identity = identify(self._admin, topic, self._servers, just_made=awaited)
         found = [m.record for m in reader.read_to_end() if m.key == timeline_key(topic)]
         if found and isinstance(found[-1], Timeline):
             stale = found[-1].topic_id != identity.topic_id and self._again
@@ -141,7 +141,7 @@ class Adoption:
         reader.await_message(lambda message: message.key == timeline_key(topic), deadline - clock.now())
         if not self._new:
             _LOGGER.info("%s: adopted with hash %s (%s), by %s", topic, layout.hash, sample, acting_user())
-        physical = identify(self._admin, topic, self._servers, just_made=awaited, or_made_meanwhile=True).partitions
+        physical = identify(self._admin, topic, self._servers, just_made=awaited).partitions
         if physical != layout.count:
             raise LayoutError(
                 f"topic {topic!r} went from {layout.count} to {physical} partitions while it was adopted: "

@@ -65,7 +65,7 @@ class TopicRegistration:
         admin = ClusterAdmin(self._config)
         patience = 0.0 if topic in self._missing else self._session.settings.propagation
         try:
-            identity = identify(admin, topic, self._bootstrap, 5.0, just_made=patience, or_made_meanwhile=True)
+            identity = identify(admin, topic, self._bootstrap, 5.0, just_made=patience)
         except TopicNotFoundError:
             self._missing.add(topic)
             raise

@@ -32,7 +32,7 @@ def test_a_topic_that_the_controller_does_not_know_is_looked_for_once(
     """A misspelt name is told at once, not after the time that a new topic may take."""
     looks = Looks(monkeypatch)
     with pytest.raises(TopicNotFoundError):
-        metadata.identify(kafka.admin(), topic_name, kafka.bootstrap_servers, just_made=60.0)
+        metadata.identify(kafka.admin(), topic_name, kafka.bootstrap_servers, just_made=60.0, ask_controller=True)
     assert looks.count == 1
 
 
@@ -42,7 +42,12 @@ def test_a_topic_that_the_controller_knows_is_waited_for(
     """A broker hears of a new topic late."""
     create(kafka, topic_name, 3)
     looks = Looks(monkeypatch, late=3)
-    assert metadata.identify(kafka.admin(), topic_name, kafka.bootstrap_servers, just_made=60.0).partitions == 3
+    assert (
+        metadata.identify(
+            kafka.admin(), topic_name, kafka.bootstrap_servers, just_made=60.0, ask_controller=True
+        ).partitions
+        == 3
+    )
     assert looks.count == 4
 
 
@@ -58,9 +63,7 @@ def test_a_topic_that_may_still_be_made_is_waited_for(
         return looks(*_, **__)
 
     monkeypatch.setattr(metadata, "described", made_late)
-    found = metadata.identify(
-        kafka.admin(), topic_name, kafka.bootstrap_servers, just_made=60.0, or_made_meanwhile=True
-    )
+    found = metadata.identify(kafka.admin(), topic_name, kafka.bootstrap_servers, just_made=60.0)
     assert found.partitions == 2
 
 
