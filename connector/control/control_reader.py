@@ -6,9 +6,9 @@ The position counts transaction markers too: a record-less tail shows only in th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
@@ -257,14 +257,7 @@ class ControlReader:
 
     def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> list[ControlMessage]:
         """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
-        deadline = clock.now() + timeout
-        look = self.look(slots, timeout)
-        read: list[ControlMessage] = []
-        while not self.reached(look):
-            if clock.now() >= deadline:
-                raise BrokerUnreachableError(self._bootstrap, "the control topics could not be read to their end")
-            read.extend(self.poll(0.02) or self.pass_markers(look))
-        return read
+        return list(reading_to_end(self, slots, timeout, self._bootstrap))
 
     def await_message(self, wanted: Callable[[ControlMessage], bool], timeout: float) -> ControlMessage:
         """Read on until such a message shows. Raises BrokerUnreachableError after `timeout` seconds."""
@@ -309,6 +302,34 @@ class ControlReader:
         if past is not None and self._next[slot] >= past.end:
             del self._past[slot]
             read.extend(past.last.values())
+
+
+class Reading(Protocol):
+    """What reads slots; see ControlReader and ControlSubscription."""
+
+    def look(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
+        """Ask the leaders for the ends now."""
+
+    def reached(self, look: Look) -> bool:
+        """Whether everything below the look's ends has been returned by `poll`."""
+
+    def poll(self, timeout: float) -> list[ControlMessage]:
+        """What has arrived."""
+
+    def pass_markers(self, look: Look) -> list[ControlMessage]:
+        """What is left below the look's ends, without waiting for transaction markers."""
+
+
+def reading_to_end(
+    reader: Reading, slots: Iterable[Slot] | None, timeout: float, bootstrap_servers: str
+) -> Iterator[ControlMessage]:
+    """As ControlReader.read_to_end, each record as it comes."""
+    deadline = clock.now() + timeout
+    look = reader.look(slots, timeout)
+    while not reader.reached(look):
+        if clock.now() >= deadline:
+            raise BrokerUnreachableError(bootstrap_servers, "the control topics could not be read to their end")
+        yield from reader.poll(0.02) or reader.pass_markers(look)
 
 
 def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -> list[ControlMessage]:

@@ -13,7 +13,7 @@ from typing import Any
 from ...partitioner.errors import PartitionRefusedError, ReleasedTopicError, UnmanagedTopicError
 from .. import clock
 from ..config import ProducerSettings
-from ..control.control_reader import ControlMessage
+from ..control.control_reader import ControlMessage, reading_to_end
 from ..control.control_topics import existing, timeline_slot
 from ..control.timelines import Timelines
 from ..link import ClusterLink, ControlSubscription
@@ -22,8 +22,6 @@ from ..weakly import weakly
 
 # Seconds: how long one question may take; how long "there are no control topics" counts, which nothing would tell.
 _PATIENCE, _ABSENT = 5.0, 5.0
-# How long the reader waits for a control record before markers are looked at. Seconds.
-_SOON = 0.02
 
 
 class UnmanagedTopics:
@@ -64,8 +62,8 @@ class UnmanagedTopics:
 
     def _look(self, topic: str) -> None:
         """Read the topic's timeline as it is now, and follow it from here on."""
+        patience = min(_PATIENCE, self._settings.control_timeout)
         if self._reader is None:
-            patience = min(_PATIENCE, self._settings.control_timeout)
             if not existing(self._link.admin.client, self._link.servers, patience):
                 self._absent_until = clock.now() + _ABSENT
                 return
@@ -73,11 +71,7 @@ class UnmanagedTopics:
             self._reader = self._link.subscribe(lambda key: bool(noted(key)))
         reader, slot = self._reader, timeline_slot(topic)
         reader.add([slot])
-        look = reader.look([slot])
-        while not reader.reached(look):
-            self._take(reader.poll(_SOON))
-            self._take(reader.pass_markers(look))
-        self._take(reader.poll(0))
+        self._take(reading_to_end(reader, [slot], patience, self._link.servers))
         self._known.add(topic)
 
     def _noted(self, key: bytes) -> bool:
