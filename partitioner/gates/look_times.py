@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from .gate_events import Waived
@@ -72,8 +72,3 @@ class Looks:
 
 #: What there is for a topic without waivers.
 NO_WAIVERS: Waived = frozenset()
-
-
-def waived_of(waived: Mapping[str, Waived], topic: str) -> Waived:
-    """The waivers of one topic."""
-    return waived.get(topic, NO_WAIVERS)
