@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
-from ...partitioner.errors import AssignmentError, KeyorderError, StaleViewError, TopicNotFoundError
+from ...partitioner.errors import AssignmentError, KeyorderError, NoOffsetError, StaleViewError, TopicNotFoundError
 from ...partitioner.gates.gate import Gates
-from ...partitioner.gates.starts import Commit, require_not_gone
+from ...partitioner.gates.starts import Commit, is_gone
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..config import ConsumerSettings
@@ -221,10 +221,15 @@ class Starts:
         """With auto.offset.reset=error, unless the application says where to begin."""
         if self._settings.start_at_latest is not None:
             return
-        for start in starts:
-            told = self._assignment.owned[timeline.topic, start.partition].fetch.wanted is not None
-            if start.committed is not None and not told:
-                require_not_gone(self._settings.group, timeline, start.partition, start.committed, start.offset)
+        gone = tuple(
+            start.partition
+            for start in starts
+            if start.committed is not None
+            and is_gone(timeline, start.partition, start.committed, start.offset)
+            and self._assignment.owned[timeline.topic, start.partition].fetch.wanted is None
+        )
+        if gone:
+            raise NoOffsetError(self._settings.group, timeline.topic, gone)
 
     def _begin_at(self, start: Start, state: PartitionState, asked: float) -> None:
         state.start_at(start.offset if state.fetch.wanted is None else self.resolved(state.place, state.fetch.wanted))

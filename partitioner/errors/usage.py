@@ -28,16 +28,15 @@ class NoOffsetError(UsageError, StockError):
 
     kafka_code = KafkaError._AUTO_OFFSET_RESET
 
-    def __init__(self, group: str, topic: str, partitions: tuple[int, ...], gone: bool = False) -> None:
-        super().__init__(group, topic, partitions, gone)
-        self.group, self.topic, self.partitions, self.gone = group, topic, partitions, gone
+    def __init__(self, group: str, topic: str, partitions: tuple[int, ...]) -> None:
+        super().__init__(group, topic, partitions)
+        self.group, self.topic, self.partitions = group, topic, partitions
 
     def __str__(self) -> str:
         where = ", ".join(f"{self.topic}[{p}]" for p in self.partitions)
-        what = "an offset below the log start" if self.gone else "no offset"
         return (
-            f"auto.offset.reset: group {self.group!r} has {what} for {where} and the policy is error; use earliest or latest, "
-            "or set the group's offsets"
+            f"auto.offset.reset: group {self.group!r} has no offset, or one below the log start, for {where} and the policy is "
+            "error; use earliest or latest, or set the group's offsets"
         )
 
 

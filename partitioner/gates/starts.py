@@ -112,8 +112,8 @@ def initial_offsets(
         commit = commits.get(p)
         if commit is not None:
             starts[p] = checked(group, timeline.topic, p, commit.offset, log_starts[p], log_ends[p])
-            if from_latest is None:
-                require_not_gone(group, timeline, p, commit.offset, log_starts[p])
+            if from_latest is None and is_gone(timeline, p, commit.offset, log_starts[p]):
+                without.append(p)
         elif state is GroupState.RESUMING or (state is GroupState.MIGRATING and p >= timeline.first_count):
             starts[p] = log_starts[p]
         elif from_latest is None:
@@ -141,13 +141,9 @@ def checked(group: str, topic: str, partition: int, offset: int, log_start: int,
     return max(offset, log_start)
 
 
-def require_not_gone(group: str, timeline: Timeline, partition: int, offset: int, log_start: int) -> None:
-    """With `auto.offset.reset=error` a commit whose record was deleted is none: raises NoOffsetError.
-
-    A retired partition was emptied by keyorder, of what all groups had read.
-    """
-    if offset < log_start and timeline.mode(partition).readable:
-        raise NoOffsetError(group, timeline.topic, (partition,), gone=True)
+def is_gone(timeline: Timeline, partition: int, offset: int, log_start: int) -> bool:
+    """Whether what was to be read next has been deleted. Not of a retired partition: it is emptied of what groups have read."""
+    return offset < log_start and timeline.mode(partition).readable
 
 
 def check_consistent(group: str, timeline: Timeline, commits: Mapping[int, Commit]) -> None:

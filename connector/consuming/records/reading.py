@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, Message
 
 from ....partitioner.errors import GroupResetError, KeyorderError, StaleViewError, TimelineRegressionError
+from ....partitioner.gates.starts import is_gone
 from ....partitioner.routing import HINT_HEADER
 from ... import clock
 from ...config import ConsumerSettings
@@ -271,17 +272,14 @@ class Intake:
                 owned.topic,
                 f"partition {owned.partition} was read up to {owned.fetched}, its log ends at {high} now",
             )
+        timeline = self._assignment.view(owned.topic).timeline
         if owned.fetched >= low:
             # The log was asked when its end, or its start, lay elsewhere. The library has stopped the partition.
             self._assignment.fetching.again([owned])
-        elif self._settings.start_at_latest is None and self._is_read(owned):
+        elif self._settings.start_at_latest is None and is_gone(timeline, owned.partition, owned.fetched, low):
             self._out.ready.append(message)
         else:
             self._assignment.restart_at(owned, low)
-
-    def _is_read(self, owned: PartitionState) -> bool:
-        """Whether the partition is not retired: one that is was emptied by keyorder, of what all groups have read."""
-        return self._assignment.view(owned.topic).timeline.mode(owned.partition).readable
 
     def _check_silence(self, topic: str) -> None:
         silent = clock.now() - self._views.as_of(topic)

@@ -140,6 +140,28 @@ def test_what_retention_has_deleted_is_a_messages_error_where_none_is_to_be_chos
 
 
 @BOTH
+def test_every_partition_is_told_of_whose_record_was_deleted(kafka: KafkaUnderTest, kind: Any, topic_name: str) -> None:
+    """auto.offset.reset=error, a group of this very client that comes back late."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2)
+    send(kafka, topic_name, *((f"k{n}", f"{n}") for n in range(20)))
+    config = group_config(kafka, topic_name, auto_offset_reset="earliest", enable_auto_commit=False)
+    consumer = kind(config)
+    consumer.subscribe([topic_name])
+    seen: set[int | None] = set()
+    while seen != {0, 1}:
+        seen.add(first(consumer).partition())
+    consumer.commit(offsets=[TopicPartition(topic_name, p, 1) for p in (0, 1)], asynchronous=False)
+    consumer.close()
+    admin = AdminClient(kafka.client_config())
+    deleted = admin.delete_records([TopicPartition(topic_name, p, 3) for p in (0, 1)])
+    assert [each.result(60).low_watermark for each in deleted.values()] == [3, 3]
+    consumer = kind({**config, "auto.offset.reset": "error"})
+    consumer.subscribe([topic_name])
+    assert reset_errors(consumer, 2) == [(topic_name, p, KafkaError._AUTO_OFFSET_RESET) for p in (0, 1)]
+    consumer.close()
+
+
+@BOTH
 @pytest.mark.parametrize("what", ["commit", "store_offsets"])
 def test_an_end_of_a_partition_is_no_position(kafka: KafkaUnderTest, kind: Any, topic: str, what: str) -> None:
     config = group_config(kafka, topic, enable_partition_eof=True, enable_auto_offset_store=what == "commit")

@@ -67,6 +67,15 @@ def test_without_offsets_and_policy_there_is_no_start() -> None:
         initial_offsets("g", GROWN, {}, {0: 0, 1: 0}, {0: 1, 1: 1}, None)
 
 
+def test_each_partition_whose_record_was_deleted_is_named() -> None:
+    """Commits below the log starts count as none with `auto.offset.reset=error`, and as the log start with another policy."""
+    commits = {0: Commit(1, None), 1: Commit(2, None)}
+    with pytest.raises(NoOffsetError) as raised:
+        initial_offsets("g", GROWN, commits, {0: 2, 1: 3}, {0: 9, 1: 7}, None)
+    assert raised.value.partitions == (0, 1)
+    assert initial_offsets("g", GROWN, commits, {0: 2, 1: 3}, {0: 9, 1: 7}, False) == {0: 2, 1: 3}
+
+
 @pytest.mark.kip("C-09")
 def test_a_birth_at_the_latest_skips_nothing_in_the_middle() -> None:
     """0 was listed before a record, 1 after the key's next one: 1 begins at its cut."""
