@@ -106,6 +106,7 @@ class Scenario:
         self.habits = {f"g{n}": Habits.of(plan) for n in range(plan.randrange(1, 3))}
         self.stuck: list[str] = []
         self.stacks = ""
+        self._refusals: set[tuple[str, str, int]] = set()  # (group, member, partition) whose newest commit was refused
         self._names = 0
         self._operator: Process | None = None
         self._changing = False
@@ -139,6 +140,10 @@ class Scenario:
         value: Value | None = None,
     ) -> None:
         """One event of the history that is judged."""
+        if kind is Kind.ASSIGN:
+            self._refusals.discard((group, actor, partition))
+        elif kind is Kind.REVOKE and self._ends_refused(group, actor, partition):
+            kind = Kind.LOST
         self._rows.append((kind, actor, group, partition, offset, value))
         self.scheduler.note(kind.name, actor, group, partition, offset, value)
 
@@ -153,6 +158,7 @@ class Scenario:
             self.starts.setdefault(group, first)
         for (topic, partition), (offset, _) in places.items():
             if topic == TOPIC:
+                self._refusals.discard((group, client, partition))
                 self.record(Kind.COMMIT_OK, client, group, partition, offset)
 
     def _refused(self, group: str, member: str, places: dict[Place, tuple[int, str]]) -> None:
@@ -160,6 +166,7 @@ class Scenario:
         for place in places:
             if place[0] != TOPIC:
                 continue
+            self._refusals.add((group, member.rsplit("-", 2)[0], place[1]))
             for at in range(len(self._rows) - 1, -1, -1):
                 kind, actor, of, partition, offset, value = self._rows[at]
                 if of == group and partition == place[1] and member.startswith(f"{actor}-"):
@@ -167,6 +174,13 @@ class Scenario:
                         self._rows[at] = (Kind.LOST, actor, of, partition, offset, value)
                     if kind in (Kind.REVOKE, Kind.ASSIGN):
                         break
+
+    def _ends_refused(self, group: str, member: str, partition: int) -> bool:
+        """Whether the last commit before a revocation was refused, and the application commits each record once only.
+
+        The next owner has to deliver again what that commit named, as with any consumer.
+        """
+        return self.habits[group].commits == "record" and (group, member, partition) in self._refusals
 
     # The play.
 
