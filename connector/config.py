@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, TopicPartition
 
 from ..partitioner.errors import ConfigError
+from ..partitioner.gates.membership import longest_silence
 from ..partitioner.writers.lease import LeaseTerms
 from .settings import CONSUMER, PRODUCER, boolean, milliseconds, values, whole
 from .shared_token import SharedToken
@@ -145,6 +146,7 @@ class ProducerSettings:
     control_timeout: how long the first send to a topic may wait for the control topics.
     hold_limit, hold_limit_bytes: the most that is held back during a change before produce() raises BufferError.
     most_bytes: the largest record.
+    silence: how long nobody may have polled before a member of the group doubts that it still is one.
     propagation: how long a topic that is not there may be one that was just made, of which not every broker has heard.
     arrow_native: produce_arrow() uses the C library's calls where they can be had.
     on_delivery: for records without a callback of their own. only_errors: callbacks hear of failures alone.
@@ -295,6 +297,7 @@ class ConsumerSettings:
     strays: str
     dead_letter_topic: str
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None] | None
+    silence: float = 5.0
     propagation: float = 0.0
     metrics_at: tuple[str, int] | None = None
 
@@ -343,6 +346,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
         cooperative=classic and "cooperative" in strategy,
         growth_interval=_growth_interval(theirs),
         static=classic and bool(theirs.get("group.instance.id")),
+        silence=_silence(theirs),
         propagation=_propagation(theirs),
         metrics_at=_metrics_at(ours, value),
     )
@@ -364,6 +368,13 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
 def _growth_interval(theirs: Mapping[str, Any]) -> float | None:
     interval = whole(theirs, _REFRESH, 10_000, "a number of milliseconds")
     return interval / 1000 if interval > 0 else None
+
+
+def _silence(theirs: Mapping[str, Any]) -> float:
+    """With KIP-848 the group's own settings hold, which brokers keep at 45 s and 5 s unless they are told otherwise."""
+    session = whole(theirs, "session.timeout.ms", 45_000, "a number of milliseconds")
+    heartbeat = whole(theirs, "heartbeat.interval.ms", 3_000, "a number of milliseconds")
+    return longest_silence(session / 1000, heartbeat / 1000)
 
 
 def _early_release(value: Mapping[str, Any], gate_keys: bool) -> bool:

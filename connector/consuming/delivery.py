@@ -76,7 +76,7 @@ class Delivery:
         self._failure: Exception | None = None
         self._last_raw = clock.now()
         self._waits = Patience()
-        self._membership_check = MembershipCheck(assignment, commits)
+        self._membership_check = MembershipCheck(assignment, commits, settings.silence)
 
     def take(self, wanted: int, timeout: float | None, events: bool = True, room: int = 0) -> None:
         """The engine: settle what was returned before, let in what may be delivered, wait for more in the delivery buffer.

@@ -29,9 +29,9 @@ _HERE, _POLLED, _POLLING, _WAITING = Here(), Polled(), Polling(), Waiting()
 class MembershipCheck:
     """Tells the machine who was there, and carries out what it asks for. Used by one thread at a time."""
 
-    def __init__(self, assignment: Assignment, commits: Committer) -> None:
+    def __init__(self, assignment: Assignment, commits: Committer, silence: float) -> None:
         self._commits = commits
-        self._machine: MembershipMachine[PartitionState] = MembershipMachine(assignment.owned, clock.now())
+        self._machine: MembershipMachine[PartitionState] = MembershipMachine(assignment.owned, silence, clock.now())
 
     @property
     def in_doubt(self) -> bool:

@@ -18,6 +18,15 @@ _SILENCE = 5.0
 _ASK_AGAIN = 0.1
 
 
+def longest_silence(session: float, heartbeat: float) -> float:
+    """Seconds that a member may be silent and still be sure of its session: `session` after its last heartbeat it is over.
+
+    Up to `heartbeat` of them had gone by when the silence began. Half of the rest is left for the way to the group. Where a
+    heartbeat is hardly shorter than the session nothing is sure; a tenth of the session keeps questions apart even then.
+    """
+    return max((session - heartbeat) / 2, session / 10, 0.1)
+
+
 class Readable(Protocol):
     """A partition that is owned. started: records of it may be given out."""
 
@@ -89,10 +98,11 @@ class MembershipMachine(Generic[P]):
     Being away may also mean that the application took its time: then the confirmation costs one request.
 
     owned: the partitions of this member; it is kept by the driver and only read here.
+    silence: seconds, `longest_silence` of its session; five are long in any case.
     """
 
-    def __init__(self, owned: Mapping[tuple[str, int], P], now: float) -> None:
-        self._owned = owned
+    def __init__(self, owned: Mapping[tuple[str, int], P], silence: float, now: float) -> None:
+        self._owned, self._silence = owned, silence
         self.state = Membership.CONFIRMED
         self._here_at = self._polled_at = now
         self._ask_at = 0.0
@@ -126,7 +136,7 @@ class MembershipMachine(Generic[P]):
         return self._after(silent, now)
 
     def _after(self, silent: float, now: float) -> list[Action[P]]:
-        if silent < _SILENCE:
+        if silent < min(_SILENCE, self._silence):
             return []
         known, self.state = self.state, Membership.DOUBTED
         self._ask_at = now

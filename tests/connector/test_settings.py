@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from keyorder import OrderedConsumer, OrderedProducer
+from keyorder.connector.config import consumer_settings
 from keyorder.connector.settings import CONSUMER, PRODUCER, boolean, text, word
 from keyorder.partitioner.errors import ConfigError
 
@@ -40,6 +41,8 @@ THEIRS = [
             "auto.offset.reset",
             "topic.metadata.refresh.interval.ms",
             "fetch.queue.backoff.ms",
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
         )
     ),
 ]
@@ -90,3 +93,18 @@ def test_a_word_is_one_of_its_choices_in_any_case() -> None:
     assert word("a", "b")({"x": "B"}, "x", "a") == "b"
     with pytest.raises(ConfigError, match="x: 'c' is none of a, b"):
         word("a", "b")({"x": "c"}, "x", "a")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "silence"),
+    [
+        ({}, 21.0),
+        ({"session.timeout.ms": 6_000}, 1.5),
+        ({"session.timeout.ms": 4_000, "heartbeat.interval.ms": "1000"}, 1.5),
+        ({"session.timeout.ms": 4_000, "heartbeat.interval.ms": 8_000}, 0.4),
+        ({"session.timeout.ms": 1, "heartbeat.interval.ms": 3_000}, 0.1),
+    ],
+    ids=str,
+)
+def test_a_member_doubts_its_membership_before_its_session_can_be_over(theirs: dict[str, Any], silence: float) -> None:
+    assert consumer_settings({**NOWHERE, **GROUP, **theirs})[0].silence == pytest.approx(silence)

@@ -13,19 +13,11 @@ from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector.consuming.ending import has_failed
 from keyorder.partitioner.gates import membership
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, await_that, group_config, grown, read, send
+from support.groups import QUICK, await_that, group_config, grown, read, send, until
 
 LIMIT = 120.0
 # The broker forgets nobody while a test lasts; a heartbeat tells at once that there is a twin.
 LONG = {"session_timeout_ms": 300_000, "max_poll_interval_ms": 300_000, "heartbeat_interval_ms": 100}
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that happens without a poll."""
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.02)
 
 
 def ends(close: Callable[[], None]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.partitioner.errors import KeyorderError
 from keyorder.partitioner.gates import membership
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, group_config, read, send
+from support.groups import QUICK, group_config, read, send, until
 
 # So that the library itself does not find out: a heartbeat is what tells it.
 DEAF = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 200_000, "max.poll.interval.ms": 300_000}
@@ -40,6 +41,49 @@ def test_what_lies_ready_is_not_given_out_once_another_process_is_the_member(
         _ = consumer.consume_arrow(10, 5) if columns else consumer.poll(5)
     other.close()
     consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("by", "strategy"), [("poll", "range"), ("columns", "cooperative-sticky"), ("commit", "range")]
+)
+def test_one_that_was_given_up_takes_nothing_back_from_an_empty_group(
+    kafka: KafkaUnderTest, topic_name: str, by: str, strategy: str
+) -> None:
+    """Its session was over within five seconds; another member has read all since then, and left."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(50)))
+    # No heartbeat before the session is over: nobody tells the library.
+    short = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 240_000, "max.poll.interval.ms": 300_000}
+    config = {
+        **group_config(kafka, topic_name, enable_auto_commit=False, partition_assignment_strategy=strategy),
+        "client.id": "one",
+    }
+    consumer = OrderedConsumer({**config, **short})
+    consumer.subscribe([topic_name])
+    first = read(consumer, 1)[0]
+    cluster = kafka.admin()
+    until(lambda: _state(cluster, topic_name) is ConsumerGroupState.EMPTY, "the end of its session")
+    with OrderedConsumer({**config, "client.id": "other"}) as other:
+        other.subscribe([topic_name])
+        assert [m.value() for m in read(other, 50)][-1] == b"v49"
+        other.commit(asynchronous=False)
+    send(kafka, topic_name, ("k0", "new"))
+
+    if by == "commit":
+        with pytest.raises(KafkaException) as refused:
+            consumer.commit(first, asynchronous=False)
+        assert refused.value.args[0].code() in (KafkaError._ASSIGNMENT_LOST, KafkaError.UNKNOWN_MEMBER_ID)
+    if by == "columns":
+        table = consumer.consume_arrow(1, 120)
+        assert table.column("value").to_pylist() == [b"new"]
+    else:
+        assert [m.value() for m in read(consumer, 1)] == [b"new"]
+    consumer.close()
+
+
+def _state(cluster: AdminClient, group: str) -> ConsumerGroupState:
+    state: ConsumerGroupState = cluster.describe_consumer_groups([group])[group].result(60).state
+    return state
 
 
 def test_a_member_that_took_its_time_goes_on(

@@ -18,14 +18,15 @@ from keyorder.partitioner.gates.membership import (
     Polled,
     Polling,
     Waiting,
+    longest_silence,
 )
 
 PLACE = "t", 0
 
 
-def _member(*started: bool) -> tuple[MembershipMachine[Any], dict[tuple[str, int], Any]]:
+def _member(*started: bool, silence: float = 30.0) -> tuple[MembershipMachine[Any], dict[tuple[str, int], Any]]:
     owned: dict[tuple[str, int], Any] = {("t", p): SimpleNamespace(started=s) for p, s in enumerate(started)}
-    return MembershipMachine(owned, 0.0), owned
+    return MembershipMachine(owned, silence, 0.0), owned
 
 
 def test_a_member_that_is_polled_is_never_in_doubt() -> None:
@@ -81,6 +82,26 @@ def test_a_question_without_an_answer_leaves_the_doubt() -> None:
     member.step(Here(), 20.0)
     member.step(Answered(True), 20.0)
     assert member.state is Membership.DOUBTED
+
+
+def test_with_a_short_session_a_shorter_silence_casts_doubt() -> None:
+    """The group gives a member up after a session: one of four seconds may be over when five have gone by."""
+    member, owned = _member(True, silence=1.5)
+    assert (member.step(Here(), 1.4), member.in_doubt) == ([], False)
+    assert member.step(Here(), 2.9) == [Doubted(1.5)]
+    assert member.step(Waiting(), 2.9) == [AskGroup([owned[PLACE]])]
+
+
+@given(st.floats(0.001, 3600.0), st.floats(0.001, 3600.0))
+def test_a_silence_without_doubt_and_a_heartbeat_before_it_are_within_the_session(
+    session: float, heartbeat: float
+) -> None:
+    """Half of what is left of the session, wherever a tenth of it is left and the tenth of a second is within it."""
+    silence = longest_silence(session, heartbeat)
+    assert silence >= 0.1
+    left = session - heartbeat
+    if left >= max(session / 5, 0.2):
+        assert silence == left / 2
 
 
 EVENTS: list[Event] = [Here(), Polled(), Polling(), Waiting()]

@@ -180,22 +180,22 @@ class Group:
     def commit(
         self, member: str, generation: int, places: Mapping[Place, tuple[int, str]], reply: Callable[[int | None], None]
     ) -> None:
-        """reply(error code or None). A client without a membership may commit while the group is empty."""
+        """reply(error code or None). A client without a generation may commit while the group is empty."""
         code = self._may_commit(member, generation)
         if code is None:
             self.cluster.scheduler.note("commit", self.name, member, sorted(places.items()))
             self.offsets.update(places)
             for place in places:
                 self.pending.pop(place, None)
-            Group.committed_hook(self.name, self.seats[member].client if member else "", dict(places))
+            Group.committed_hook(self.name, self.seats[member].client if member in self.seats else "", dict(places))
         else:
             self.cluster.scheduler.note("refused", self.name, member, code, sorted(places.items()))
             Group.refused_hook(self.name, member, dict(places))
         reply(code)
 
     def _may_commit(self, member: str, generation: int) -> int | None:
-        if not member and generation < 0:
-            return int(KafkaError.UNKNOWN_MEMBER_ID) if self.seats else None
+        if generation < 0 and not self.seats:
+            return None
         code = self._check(member, generation)
         if code is None:
             self.seats[member].heard = self.cluster.scheduler.now

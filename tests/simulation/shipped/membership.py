@@ -121,7 +121,7 @@ class Membership:
                 self._link.ask(lambda reply: group.leave(member), lambda: None)
             return
         if code is not None:
-            self._lost()
+            self._lost(code)
             return
         self.member, self.generation, self._leads = member, generation, leads
         plan = None
@@ -141,7 +141,7 @@ class Membership:
         if code == KafkaError.REBALANCE_IN_PROGRESS:
             self._again()
         elif code is not None:
-            self._lost()
+            self._lost(code)
         elif self._cooperative:
             gone, new = self.owned - assignment, assignment - self.owned
             if gone:
@@ -213,11 +213,15 @@ class Membership:
 
             self._client.event(give_up)
 
-    def _lost(self) -> None:
-        """The coordinator does not know this member any more."""
+    def _lost(self, code: int) -> None:
+        """The coordinator does not know this member any more. What is forgotten is what it has called wrong, no more."""
         self._round += 1
         number = self._round
-        self.member, self.generation, self._leads, self._joining = "", -1, False, False
+        self._leads = self._joining = False
+        if code == KafkaError.UNKNOWN_MEMBER_ID:
+            self.member = ""
+        elif code == KafkaError.ILLEGAL_GENERATION:
+            self.generation = -1
 
         def gone() -> None:
             self._revoking = False
@@ -273,7 +277,7 @@ class Membership:
         if code == KafkaError.REBALANCE_IN_PROGRESS:
             self._again()
         elif code is not None:
-            self._lost()
+            self._lost(code)
 
     def _look(self, number: int) -> None:
         if number != self._round or not self._topics or self._client.closed:
