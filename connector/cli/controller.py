@@ -22,7 +22,7 @@ from ..topology.scaling_policy import ScalingPolicies, load_policies
 from ..topology.supervised import SupervisedCluster
 from ..topology.supervisor import Event, Job, Supervisor, failure
 from .connecting import Connection, connection_options
-from .main import exit_code
+from .main import FAILED, REFUSED, exit_code
 from .output import output_option
 from .signals import stopped_by_signals
 
@@ -101,7 +101,8 @@ def controller(
     """Look after topics until SIGTERM or SIGINT: finish changes that were cut off, scale by a policy.
 
     Any number may run at the same time. With --output json each event is an object on a line of its own.
-    --timeout bounds each change. The exit code of --once is 1 if anything failed.
+    --timeout bounds each change. A topic that a producer without keyorder seems to write is not scaled, unless the policy
+    says accept_stock_writers = true. The exit code of --once is 1 if anything failed, else 3 if that was refused.
     """
     if apply and (dry_run or autoscale is None):
         raise click.UsageError("--apply goes with --autoscale, and not with --dry-run.")
@@ -155,20 +156,23 @@ def _turns(
     supervisor: Supervisor, stop: threading.Event, interval: float, once: bool, output: str, monitor: Monitor | None
 ) -> int:
     """Turn after turn, until there is a reason to end. The exit code."""
-    failed = False
+    failed = refused = False
     while not stop.is_set():
         if monitor is not None:
             monitor.counts.turn()
         events = supervisor.turn(clock.now())
         if monitor is not None:
-            monitor.counts.turned(events)
+            monitor.counts.turned(events, supervisor.refused)
         for event in events:
             _tell(event, output)
             failed = failed or event.event in ("failed", "unreachable", "unreadable")
+            refused = refused or event.event == "refused"
         if once and (supervisor.settled or any(event.event == "unreachable" for event in events)):
             break
         stop.wait(interval)
-    return 1 if once and failed else 0
+    if not once:
+        return 0
+    return FAILED if failed else REFUSED if refused else 0
 
 
 def periodic_jobs(connection: Connection, timelines: Callable[[], Mapping[str, Timeline]], claims: Claims) -> list[Job]:

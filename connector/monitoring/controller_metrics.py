@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from .. import clock
 from ..topology.supervisor import Event
 
-_RESULTS = ("changed", "unchanged", "failed", "fenced")
+_RESULTS = ("changed", "unchanged", "failed", "fenced", "refused")
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 120.0)
 #: A turn waits for brokers that are away; one that takes longer than this is stuck.
 STUCK_S = 120.0
@@ -24,6 +24,7 @@ class ControllerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._turn_began = clock.now()
         self._reached = False
+        self._were_refused: set[str] = set()
         self._changes = Counter(
             "keyorder_changes",
             f"Changes that this controller has ended, by result: {', '.join(_RESULTS)}.",
@@ -46,6 +47,12 @@ class ControllerMetrics:
         self._attempts = Counter(
             "keyorder_change_attempts", "Attempts that its changes took.", ("topic",), registry=registry
         )
+        self._refused = Gauge(
+            "keyorder_scaling_refused",
+            "1 while the policy wants another count and stock producers write the topic, so that it is left as it is.",
+            ("topic",),
+            registry=registry,
+        )
         self._jobs = Counter(
             "keyorder_controller_jobs",
             "Periodic jobs that did something or failed.",
@@ -64,16 +71,22 @@ class ControllerMetrics:
                 self._changes.labels(topic, result)
             self._take_overs.labels(topic)
             self._attempts.labels(topic)
+            self._refused.labels(topic)
 
     def turn(self) -> None:
         """A turn begins."""
         self._turn_began = clock.now()
         self._at.set(clock.wall_ms() / 1000)
 
-    def turned(self, events: list[Event]) -> None:
-        """A turn has ended with these events."""
+    def turned(self, events: list[Event], refused: Collection[str] = ()) -> None:
+        """A turn has ended with these events. refused: the topics that are not scaled, since stock producers write them."""
         self._reached = not any(event.event == "unreachable" for event in events)
         self._kafka.set(self._reached)
+        for topic in self._were_refused - set(refused):
+            self._refused.labels(topic).set(0)
+        for topic in refused:
+            self._refused.labels(topic).set(1)
+        self._were_refused = set(refused)
         for event in events:
             self.note(event)
 
@@ -90,7 +103,7 @@ class ControllerMetrics:
             self._changes.labels(event.topic, "changed" if facts["changed"] else "unchanged").inc()
             self._attempts.labels(event.topic).inc(float(str(facts["attempts"])))
             self._seconds.labels(event.topic).observe(float(str(facts["seconds"])))
-        elif event.event in ("failed", "fenced"):
+        elif event.event in ("failed", "fenced", "refused"):
             self._changes.labels(event.topic, event.event).inc()
 
     def alive(self) -> tuple[bool, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ...partitioner.changes.scaling_policy import Load, Policy
 from ...partitioner.epochs import OpenChange
-from ...partitioner.errors import ControllerFencedError, OrderError
+from ...partitioner.errors import ControllerFencedError, OrderError, StockWritersError
 from ...partitioner.records.control_records import CONTROL_TOPIC
 from ...partitioner.timeline import Timeline
 from .. import clock
@@ -19,12 +19,14 @@ from ..control.control_reader import ControlReader
 from ..control.control_topics import PARTITIONS, existing
 from ..control.timelines import Timelines
 from ..kafka_errors import meant, translate
-from ..metadata import cluster_metadata
+from ..metadata import cluster_metadata, identify
+from ..operations.stock_look import WriterLook, look
 from ..refusals import ClusterAdmin
 from .load import LoadMeter
 from .results import Change, Progress
 
 _NAMES_AGE = 5.0
+_CONSENT = "set accept_stock_writers = true for it in the policy"
 
 
 @contextmanager
@@ -107,18 +109,30 @@ class SupervisedCluster:
                 force=retirement.forced,
             )
 
-    def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
+    def resize(self, topic: str, current: int, count: int, policy: Policy) -> Change:
         """Grow or shrink, unless the topic no longer has `current` partitions: somebody else has decided meanwhile.
 
-        groups: those that have to have read what a shrink retires before it is emptied.
+        policy: has the groups that must have read what a shrink retires before it is emptied, and whether stock producers
+        are accepted. Raises StockWritersError where they are not and write the topic, or where that cannot be told: nobody
+        is there to read a warning.
         """
         with typed_errors(topic, self._servers), TopicAdmin(self._config, self._progress) as admin:
-            newest = admin.timeline(topic).newest
+            timeline = admin.timeline(topic)
+            newest = timeline.newest
             if newest.count != current:
                 return Change(topic, newest.count, newest.count, newest.number, changed=False, attempts=0)
+            if not policy.accept_stock_writers:
+                self._refuse_stock_writers(timeline)
             if count >= current:
                 return admin.expand(topic, count, timeout=self._timeout)
-            return admin.shrink(topic, count, wait_for_groups=groups, timeout=self._timeout)
+            return admin.shrink(topic, count, wait_for_groups=policy.groups, timeout=self._timeout)
+
+    def _refuse_stock_writers(self, timeline: Timeline) -> None:
+        partitions = identify(self._admin, timeline.topic, self._servers).partitions
+        stock = look(self._config, timeline, partitions, WriterLook(self._config, timeline.topic))
+        if stock.seen or stock.records is None:
+            unknown = "this user may not read its newest records, so whether a stock producer writes it is unknown"
+            raise StockWritersError(timeline.topic, stock.seen or unknown, _CONSENT)
 
     def close(self) -> None:
         """Release the clients."""

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from ...partitioner.changes.scaling import Decision, History, decide
 from ...partitioner.changes.scaling_policy import Load, Policy
 from ...partitioner.epochs import ChangePhase, OpenChange
-from ...partitioner.errors import ControllerFencedError, KeyorderError, OrderError
+from ...partitioner.errors import ControllerFencedError, KeyorderError, OrderError, StockWritersError
 from ...partitioner.timeline import Timeline
 from .claims import Claims
 from .results import Change
@@ -26,6 +26,8 @@ from .scaling_policy import ScalingPolicies
 # A roll call holds no records, and may wait for a dead writer's lease to run out.
 _PLAN_PATIENCE = 4
 _MOST_DOUBLINGS = 6
+# Seconds until a topic is tried again that stock producers write: they may be replaced or stopped at any time.
+_REFUSED_PAUSE = 60.0
 
 Result = TypeVar("Result")
 
@@ -71,10 +73,10 @@ class Cluster(Protocol):
     def resume(self, topic: str, change: OpenChange) -> Change:
         """Finish a change that was left open, or give it up. Raises KeyorderError."""
 
-    def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
-        """Grow or shrink if the topic still has `current`; groups must have read what a shrink retires.
+    def resize(self, topic: str, current: int, count: int, policy: Policy) -> Change:
+        """Grow or shrink if the topic still has `current`, as the policy of the topic wants it.
 
-        Raises KeyorderError.
+        Raises KeyorderError; StockWritersError where stock producers write the topic and the policy does not accept them.
         """
 
 
@@ -145,6 +147,7 @@ class Supervisor:
         self._epochs: dict[str, int] = {}
         self._histories: dict[str, History] = {}
         self._said: dict[str, object] = {}
+        self._refused: set[str] = set()
         self._unmeasured: set[str] = set()
         self._unread: dict[str, str] = {}
 
@@ -152,6 +155,11 @@ class Supervisor:
     def running(self) -> tuple[str, ...]:
         """Topics that this process is changing."""
         return tuple(sorted(self._running))
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Topics that the policy wants to change and that are left as they are, since stock producers write them."""
+        return frozenset(self._refused)
 
     @property
     def at_work(self) -> bool:
@@ -189,10 +197,12 @@ class Supervisor:
         for topic in set(self._watched) - set(mine):
             del self._watched[topic]
         self._unmeasured &= set(mine)
+        self._refused &= set(mine)
         for topic, timeline in mine.items():
             if self._epochs.get(topic) != timeline.newest.number:
                 self._epochs[topic] = timeline.newest.number
                 self._setbacks.pop(topic, None)
+                self._refused.discard(topic)
             if topic not in self._running:
                 events += self._watch(topic, timeline, now)
             if self._policies is not None:
@@ -216,6 +226,11 @@ class Supervisor:
             except ControllerFencedError as error:
                 self._set_back(topic, now)
                 events.append(Event("fenced", topic, {"message": str(error)}))
+            except StockWritersError as error:
+                self._not_before[topic] = now + _REFUSED_PAUSE
+                if topic not in self._refused:
+                    self._refused.add(topic)
+                    events.append(Event("refused", topic, failure(error)))
             except KeyorderError as error:
                 self._set_back(topic, now)
                 events.append(Event("failed", topic, failure(error)))
@@ -293,15 +308,17 @@ class Supervisor:
         self._unmeasured.discard(topic)
         decision = decide(load, timeline.layout, policy, now, self._histories[topic])
         self._histories[topic] = decision.history
+        if decision.count == decision.current:
+            self._refused.discard(topic)
         act = self._apply and decision.due(now) and self.claims.take(topic)
         told = (decision.current, decision.count, decision.hot_keys, decision.due(now))
         events = []
-        if act or self._said.get(topic) != told:
+        if (act and topic not in self._refused) or self._said.get(topic) != told:
             self._said[topic] = told
             events.append(Event("decision", topic, _decided(decision, act, now)))
         if act:
             current, count = decision.current, decision.count
-            self._running[topic] = self._submit(lambda: self._cluster.resize(topic, current, count, policy.groups))
+            self._running[topic] = self._submit(lambda: self._cluster.resize(topic, current, count, policy))
         return events
 
     def _jobs_done(self) -> list[Event]:

@@ -41,7 +41,8 @@ class Policy:
     step: which counts growth and shrink may choose. `fit`: any. `multiple`: of the initial count. `double`: even ones.
     min_partitions itself is always among them.
     headroom: the part of a limit that a change leaves free. skew_factor: how many times the typical load of its share
-    a partition counts at most. sample_s: time between two measurements.
+    a partition counts at most. sample_s: time between two measurements. accept_stock_writers: change the count although
+    producers without keyorder write the topic, or nobody can tell.
 
     Raises ConfigError, which names the field.
     """
@@ -62,12 +63,16 @@ class Policy:
     headroom: float = 0.2
     skew_factor: float = 2.0
     sample_s: float = 10.0
+    accept_stock_writers: bool = False
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name not in ("groups", "step"):
+            if each.name not in ("groups", "step", "accept_stock_writers"):
                 _check_number(each.name, value, optional="None" in str(each.type), whole="int" in str(each.type))
+        if not isinstance(self.accept_stock_writers, bool):
+            wrong = f"{self.accept_stock_writers!r} is neither true nor false"
+            raise ConfigError("accept_stock_writers", wrong, "write one of them")
         if self.step not in STEPS:
             raise ConfigError("step", f"{self.step!r} is none of {', '.join(STEPS)}", "write one of them")
         if self.min_partitions < 1:

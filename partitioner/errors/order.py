@@ -116,18 +116,20 @@ class ConsentNeededError(OrderError):
 class StockWritersError(OrderError):
     """A change was not begun: producers without keyorder write the topic, or have written its newest records.
 
-    seen: what shows them, in words.
+    seen: what shows them, in words. consent: how whoever asked for the change accepts it.
     """
 
-    def __init__(self, topic: str, seen: str) -> None:
-        super().__init__(topic, seen)
-        self.topic, self.seen = topic, seen
+    def __init__(
+        self, topic: str, seen: str, consent: str = "give the same command with --accept-stock-writers"
+    ) -> None:
+        super().__init__(topic, seen, consent)
+        self.topic, self.seen, self.consent = topic, seen, consent
 
     def __str__(self) -> str:
         return (
             f"topic {self.topic!r} was not changed: {self.seen}, and a producer without keyorder breaks the order of keys that "
             "move. Let it use an OrderedProducer, or stop it (docs/adopt.md). If none writes the topic any more, or if its "
-            "keys may get out of order, give the same command with --accept-stock-writers"
+            f"keys may get out of order, {self.consent}"
         )
 
 

@@ -20,6 +20,7 @@ def test_the_example_loads() -> None:
     assert policies.of("payments") == policies.default
     orders = policies.of("orders")
     assert (orders.max_records_per_s, orders.max_lag, orders.groups) == (2_000, 100_000, ("billing",))
+    assert not orders.accept_stock_writers
     assert orders.cold_window_s == policies.default.cold_window_s == 600
     assert policies.all == (policies.default, orders)
 

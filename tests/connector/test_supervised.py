@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from keyorder import TopicAdmin
 from keyorder.connector.topology.supervised import SupervisedCluster, typed_errors
+from keyorder.partitioner.changes.scaling_policy import Policy
 from keyorder.partitioner.errors import BrokerUnreachableError, ControllerFencedError
 from support.cluster import KafkaUnderTest
 
@@ -55,8 +56,8 @@ def test_a_killed_shrink_is_finished_as_it_was_asked_for(kafka: KafkaUnderTest, 
     again = cluster.resume(topic_name, left)
 
     assert (finished.changed, finished.after, again.changed) == (True, 3, False)
-    stale = cluster.resize(topic_name, 4, 2, [])
-    shrunk = cluster.resize(topic_name, 3, 2, ["audit"])
+    stale = cluster.resize(topic_name, 4, 2, Policy())
+    shrunk = cluster.resize(topic_name, 3, 2, Policy(groups=("audit",)))
     cluster.close()
     assert (stale.changed, stale.after) == (False, 3)
     assert (shrunk.before, shrunk.after) == (3, 2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from keyorder.connector.topology.results import Change
 from keyorder.connector.topology.scaling_policy import ScalingPolicies
-from keyorder.connector.topology.supervisor import Event, Result, Supervisor
+from keyorder.connector.topology.supervisor import Event, Result, Supervisor, failure
 from keyorder.partitioner.changes.scaling_policy import Load, Policy
 from keyorder.partitioner.epochs import ChangePhase, Epoch, OpenChange
 from keyorder.partitioner.errors import (
@@ -20,6 +20,7 @@ from keyorder.partitioner.errors import (
     KeyorderError,
     OrderError,
     RecordVersionError,
+    StockWritersError,
     WriterLateError,
 )
 from keyorder.partitioner.timeline import Timeline, crossings
@@ -60,7 +61,7 @@ class Paper:
         self.asked.append(("resume", topic, change.count))
         return self._done(topic, change.count)
 
-    def resize(self, topic: str, current: int, count: int, groups: Sequence[str]) -> Change:
+    def resize(self, topic: str, current: int, count: int, policy: Policy) -> Change:
         self.asked.append(("resize", topic, count))
         return self._done(topic, count)
 
@@ -253,6 +254,51 @@ def test_a_growth_that_fails_is_not_tried_at_every_turn() -> None:
     assert len(paper.asked) == 1
     supervisor.turn(31)
     assert len(paper.asked) == 2
+
+
+def test_a_topic_that_stock_producers_write_is_refused_once_and_watched_on() -> None:
+    """Told once, tried again every minute, and scaled when they are gone; then all is told anew."""
+    paper = Paper({"t": STEADY}, rate=300, error=StockWritersError("t", "records come in"))
+    supervisor = Supervisor(paper, policies=POLICIES, apply=True, submit=at_once)
+    told = [each for now in range(190) for each in supervisor.turn(now)]
+    assert names(told) == ["decision", "decision", "refused"]
+    assert (told[2].topic, told[2].facts["error"]) == ("t", failure(paper.error)["error"])
+    assert (len(paper.asked), supervisor.refused) == (3, {"t"})
+    assert supervisor.settled
+
+    paper.error = None
+    again = [each for now in range(190, 260) for each in supervisor.turn(now)]
+    assert names(again)[0] == "changed"
+    assert supervisor.refused == frozenset()
+
+
+def test_a_refusal_is_over_when_the_policy_wants_no_change_any_more() -> None:
+    """The next one is news again, be the load gone for a while or the topic changed by somebody else."""
+    paper = Paper({"t": STEADY}, rate=300, error=StockWritersError("t", "records come in"))
+    supervisor = Supervisor(paper, policies=POLICIES, apply=True, submit=at_once)
+    for now in range(20):
+        supervisor.turn(now)
+    paper.rate = 30
+    for now in range(20, 80):
+        supervisor.turn(now)
+    assert supervisor.refused == frozenset()
+    paper.rate = 300
+    again = [each for now in range(80, 100) for each in supervisor.turn(now)]
+    assert names(again) == ["decision", "decision", "refused"]
+    paper.shown["t"] = GROWN
+    supervisor.turn(100)
+    assert supervisor.refused == frozenset()
+
+
+def test_a_refusal_delays_no_take_over() -> None:
+    """It is no failure of this controller: what others left open is finished as soon as ever."""
+    paper = Paper({"t": STEADY}, rate=300, error=StockWritersError("t", "records come in"))
+    supervisor = Supervisor(paper, policies=POLICIES, apply=True, takeover_s=15, submit=at_once)
+    for now in range(20):
+        supervisor.turn(now)
+    paper.shown["t"], paper.error = PREPARED, None
+    assert names(supervisor.turn(20)) == ["change-open"]
+    assert names(supervisor.turn(35)) == ["take-over"]
 
 
 def test_a_topic_with_an_open_change_is_not_scaled() -> None:

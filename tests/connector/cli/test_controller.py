@@ -17,6 +17,7 @@ from keyorder import OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.controller_process import controller
 from support.holding import until
+from support.stock import written_by_stock
 from support.workload import Workload
 
 # A change waits for twice this age, so that commits lie that far apart.
@@ -134,6 +135,34 @@ def test_apply_grows_under_load(kafka: KafkaUnderTest, tmp_path: Path, topic_nam
     assert changed["event"] == "changed", changed
     assert (changed["before"], changed["after"]) == (2, 4)
     assert [epoch.count for epoch in admin.describe(topic_name).epochs] == [2, 4]
+
+
+def test_a_topic_that_a_stock_producer_writes_is_not_scaled(
+    kafka: KafkaUnderTest, tmp_path: Path, topic_name: str
+) -> None:
+    """It says so once and stays; a single run ends with exit code 3. The topic's own table of the policy accepts it."""
+    admin = TopicAdmin(kafka.client_config())
+    before = admin.create(topic_name, 2, config=QUICK)
+    (tmp_path / "policy.toml").write_text(POLICY)
+    accepting = f"{POLICY}[topics.{topic_name}]\naccept_stock_writers = true\n"
+    (tmp_path / "accepting.toml").write_text(accepting)
+    words = ("--autoscale", tmp_path / "policy.toml", "--apply")
+    with written_by_stock(kafka, topic_name):
+        with controller(kafka, topic_name, *words) as running:
+            refused = running.until("refused", "changed", "failed")
+            assert running.stop() == 0
+        code, events = once(kafka, topic_name, *words)
+        assert admin.describe(topic_name).epochs == before.epochs
+        with controller(kafka, topic_name, "--autoscale", tmp_path / "accepting.toml", "--apply") as running:
+            changed = running.until("refused", "changed", "failed")
+            assert running.stop() == 0
+
+    assert (refused["event"], refused["error"]["type"]) == ("refused", "StockWritersError")
+    assert "accept_stock_writers = true" in refused["error"]["message"]
+    assert (code, [event["event"] for event in events if event["event"] != "decision"]) == (
+        3, ["started", "refused", "stopped"],
+    )  # fmt: skip
+    assert (changed["event"], changed["after"]) == ("changed", 4)
 
 
 def test_one_run_for_cron(kafka: KafkaUnderTest, tmp_path: Path, topic_name: str) -> None:

@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
-from confluent_kafka import Producer
 from keyorder import OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.commands import Command
+from support.stock import stock, written_by_stock
 
 QUICK = {"keyorder.view.age.ms": "300"}
 ACCEPT = "--accept-stock-writers"
-
-
-def stock(kafka: KafkaUnderTest, **more: object) -> Producer:
-    """A producer as Java's places keys."""
-    return Producer({**kafka.client_config(), "partitioner": "murmur2_random", "linger.ms": 5, **more})
-
-
-@contextmanager
-def written_by_stock(kafka: KafkaUnderTest, topic: str) -> Iterator[None]:
-    """A stock producer writes the topic without a pause; the first record has arrived."""
-    producer, over, arrived = stock(kafka), threading.Event(), threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not over.is_set():
-            producer.produce(topic, b"v", b"k%d" % (number % 8), on_delivery=lambda *_: arrived.set())
-            producer.flush(120)
-            number += 1
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        assert arrived.wait(120)
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_the_first_change_of_a_topic_that_a_stock_producer_writes_has_to_be_accepted(

@@ -130,15 +130,28 @@ def test_a_controllers_events_are_counted() -> None:
     assert found["keyorder_controller_kafka_reachable", ()] == 0
 
 
+def test_a_topic_that_is_not_scaled_shows_as_long_as_that_lasts() -> None:
+    """The event comes once: an alert needs to see that it goes on."""
+    registry = CollectorRegistry()
+    counts = ControllerMetrics(registry)
+    shown = []
+    for events, refused in (([Event("refused", "t", {})], {"t"}), ([], {"t"}), ([], set[str]())):
+        counts.turned(events, refused)
+        shown.append(samples(registry.collect())["keyorder_scaling_refused", (("topic", "t"),)])
+    assert shown == [1, 1, 0]
+    assert samples(registry.collect())["keyorder_changes_total", (("result", "refused"), ("topic", "t"))] == 1
+
+
 def test_counters_of_a_topic_are_there_before_anything_is_counted() -> None:
     """`increase()` sees a rise from 0 to 1, but not a series that begins with 1: the alert would miss the first failure."""
     registry = CollectorRegistry()
     counts = ControllerMetrics(registry)
     counts.looks_after(["t"])
-    results = ("changed", "unchanged", "failed", "fenced")
+    results = ("changed", "unchanged", "failed", "fenced", "refused")
     found = samples(registry.collect())
-    assert [found["keyorder_changes_total", (("result", each), ("topic", "t"))] for each in results] == [0, 0, 0, 0]
+    assert [found["keyorder_changes_total", (("result", each), ("topic", "t"))] for each in results] == [0] * 5
     assert found["keyorder_change_take_overs_total", (("topic", "t"),)] == 0
+    assert found["keyorder_scaling_refused", (("topic", "t"),)] == 0
     assert found["keyorder_change_attempts_total", (("topic", "t"),)] == 0
     counts.note(Event("failed", "t", {}))
     counts.looks_after(["t"])
