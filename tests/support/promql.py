@@ -116,6 +116,10 @@ class _Parser:
             share = float(self._next())
             self.expect(",")
             query = _quantile(share, self.either())
+        elif function == "clamp_min":
+            of = self.either()
+            self.expect(",")
+            query = _by_element(of, _constant(float(self._next())), max)
         else:
             raise QueryError(f"{self._text!r}: the function {function}() is not known")
         self.expect(")")

@@ -38,6 +38,7 @@ A, B = frozenset({("topic", "a")}), frozenset({("topic", "b")})
         ("count(nothing) or vector(0)", {frozenset(): 0.0}),
         ("count(up) or vector(0)", {frozenset(): 2.0}),
         ("time() - max(up)", {frozenset(): 99.0}),
+        ("clamp_min(up, 1)", {A: 1.0, B: 1.0}),
     ],
 )
 def test_forms_of_one_scrape(text: str, expected: Value) -> None:
@@ -86,6 +87,14 @@ def test_other_forms_are_refused(text: str) -> None:
 def test_two_vectors_are_not_combined() -> None:
     with pytest.raises(QueryError):
         answer("up - lag", NOW)
+
+
+def test_no_time_since_something_is_negative() -> None:
+    """A scrape's time is taken when it begins, and its values a little later: a turn may have begun in between."""
+    now = Scrape(100.0, {of("keyorder_controller_turn_timestamp_seconds"): 100.026})
+    board = json.loads(BOARD.read_text(encoding="utf-8"))
+    queries = [t["expr"] for panel in board["panels"] for t in panel.get("targets", ()) if "time()" in t["expr"]]
+    assert [list(answer(query, now).values()) for query in queries] == [[0.0]]  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
