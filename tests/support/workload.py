@@ -272,8 +272,8 @@ class Workload:
         options.setdefault("copies", self.copies)
         return judge(history, rows, Topology(timeline.initial, epochs, timeline.hash), **options)
 
-    def finish(self) -> Verdict:
-        """Stop the writers, drain, stop the consumers, judge."""
+    def finish(self, **options: Any) -> Verdict:
+        """Stop the writers, drain, stop the consumers, judge. options: the checker's."""
         running = [w for w in self.workers if w.process.poll() is None]
         for worker in [w for w in running if w.actor.startswith("w")]:
             facts = worker.stop()
@@ -281,7 +281,7 @@ class Workload:
         self.drain()
         for worker in [w for w in running if not w.actor.startswith("w")]:
             worker.stop()
-        return self.verdict()
+        return self.verdict(**options)
 
 
 def assert_in_order(verdict: Verdict) -> None:
