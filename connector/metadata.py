@@ -37,7 +37,7 @@ from ..partitioner.errors import (
 from . import clock
 from .attempts import Attempts
 from .kafka_errors import is_passing, translate, translated
-from .refusals import explained
+from .refusals import explained, unknown_hosts
 
 T = TypeVar("T")
 _PATIENCE = 5.0
@@ -64,9 +64,23 @@ class TopicIdentity:
     partitions: int
 
 
-def cluster_metadata(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) -> ClusterMetadata:
-    """Brokers and topics. Raises BrokerUnreachableError (TlsError where that is the reason), NotAuthorizedError."""
+def cluster_metadata(
+    admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0, hosts_within: float | None = None
+) -> ClusterMetadata:
+    """Brokers and topics.
+
+    hosts_within: seconds after which it is told that no host has an address; the rest of `timeout` is for slow brokers.
+    Raises BrokerUnreachableError (TlsError, HostUnknownError where that is the reason), NotAuthorizedError.
+    """
     try:
+        if hosts_within is not None and hosts_within < timeout:
+            try:
+                return _listed(admin, bootstrap_servers, hosts_within)
+            except BrokerUnreachableError as error:
+                unknown = unknown_hosts(bootstrap_servers)
+                if unknown is not None:
+                    raise unknown from error
+                timeout -= hosts_within
         return _listed(admin, bootstrap_servers, timeout)
     except BrokerUnreachableError as error:
         raise explained(admin, error) from error

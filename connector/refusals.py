@@ -1,4 +1,4 @@
-"""Why no broker answers: what TLS and the login say. The client library's calls only run out of time.
+"""Why no broker answers: what the resolver, TLS and the login say. The client library's calls only run out of time.
 
 Asked when a call has failed, of the network and never of guesses: where nothing is found, the error stays as it was.
 Only names of settings, addresses and dates are put into errors, no value of a setting that may be a secret.
@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ..partitioner.errors import BrokerUnreachableError, KeyorderError, TlsError
+from ..partitioner.errors import BrokerUnreachableError, HostUnknownError, KeyorderError, TlsError
 from . import clock
 from .admin_ends import end_waiting, put_aside
 from .config import connection_of
@@ -27,6 +27,8 @@ from .kafka_errors import translate
 
 # Seconds: for the client library to say what it meets, and for one answer from the network.
 _LISTENED, _ANSWERED = 3.0, 1.0
+#: After so many seconds somebody who waits at a terminal is told that a host has no address.
+HOSTS_WITHIN = 3.0
 _REFUSED_LOGIN = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _ALERT = re.compile(r"alert ([a-z ]+): SSL alert number (\d+)")
 _AT = re.compile(r"ssl://(.+?):(\d+)/")
@@ -35,6 +37,8 @@ _OF_CERTIFICATES, _OF_NONE = {*range(42, 50)}, {40, 41, 42, 116}
 # OpenSSL's reasons why a certificate is not accepted.
 _NOT_YET, _EXPIRED, _UNKNOWN_CA, _OTHER_HOST = {9}, {10}, {2, 18, 19, 20, 21}, {62, 64}
 _OWN_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
+# The resolver's word that a name has no address. All else, such as EAI_AGAIN, says nothing of the name.
+_NO_ADDRESS = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 # ApiVersions, version 0, correlation id 7, no client id: a broker answers it to whoever asks.
 _HELLO = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
@@ -53,18 +57,18 @@ class ClusterAdmin(AdminClient):
 
 def explained(admin: AdminClient, error: BrokerUnreachableError) -> KeyorderError:
     """What stands in the way of this client, or `error` where nothing is found."""
-    if isinstance(error, TlsError) or not isinstance(admin, ClusterAdmin):
+    if isinstance(error, TlsError | HostUnknownError) or not isinstance(admin, ClusterAdmin):
         return error
     return refusal(admin.connection) or error
 
 
 def refusal(config: Mapping[str, Any]) -> KeyorderError | None:
-    """What TLS or the login says to a client with these settings: TlsError or NotAuthorizedError. None: neither does."""
+    """What stands in the way of a client with these settings: HostUnknownError, TlsError or NotAuthorizedError; or None."""
     connection = connection_of(config)
     servers = str(connection.get("bootstrap.servers") or connection.get("metadata.broker.list"))
     found = [address for address in map(_address, servers.split(",")) if _listens(address)]
     if not found:
-        return None
+        return unknown_hosts(servers)
     protocol = str(connection.get("security.protocol", "plaintext")).lower()
     if not protocol.endswith("ssl"):
         for address in found:
@@ -85,6 +89,23 @@ def refusal(config: Mapping[str, Any]) -> KeyorderError | None:
         if said is not None:
             return TlsError(servers, *said)
     return None
+
+
+def unknown_hosts(servers: str) -> HostUnknownError | None:
+    """The error that none of these hosts has an address here; None where one has, or where the resolver does not answer."""
+    said = ""
+    for host, port in map(_address, filter(str.strip, servers.split(","))):
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except socket.gaierror as refused:
+            if refused.errno not in _NO_ADDRESS:
+                return None
+            said = refused.strerror or "unknown"
+        except UnicodeError:
+            said = "no name of a host"
+        else:
+            return None
+    return HostUnknownError(servers, said) if said else None
 
 
 def _events(connection: Mapping[str, Any]) -> list[KafkaError]:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from ...partitioner.errors import ConfigError
 from ..config import connection_of
 from ..metadata import cluster_metadata
-from ..refusals import ClusterAdmin
+from ..refusals import HOSTS_WITHIN, ClusterAdmin
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -55,13 +55,13 @@ class Connection:
                 text = "a setting was refused"
             raise ConfigError("--command-config or --command-property", text, "correct that setting") from None
 
-    def reach(self) -> AdminClient:
-        """An admin client to which a broker has answered.
+    def reach(self, patient: bool = False) -> AdminClient:
+        """An admin client to which a broker has answered. patient: wait for a host that has no address yet, too.
 
-        Raises ConfigError, BrokerUnreachableError after `timeout` seconds, TlsError, NotAuthorizedError.
+        Raises ConfigError, BrokerUnreachableError after `timeout` seconds, HostUnknownError, TlsError, NotAuthorizedError.
         """
         admin = self.admin_client()
-        cluster_metadata(admin, self.bootstrap_servers, min(self.timeout, 30.0))
+        cluster_metadata(admin, self.bootstrap_servers, min(self.timeout, 30.0), None if patient else HOSTS_WITHIN)
         return admin
 
 

@@ -107,7 +107,7 @@ def controller(
     if apply and (dry_run or autoscale is None):
         raise click.UsageError("--apply goes with --autoscale, and not with --dry-run.")
     policies = None if autoscale is None else load_policies(autoscale)
-    connection.reach()
+    connection.reach(patient=True)  # a service may be started before its brokers' names are known
     with TopicAdmin(connection.config) as admin:
         for topic in topics:
             admin.timeline(topic)

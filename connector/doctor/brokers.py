@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from ...partitioner.errors import PeerError
 from ..config import connection_of
 from ..metadata import cluster_metadata
-from ..refusals import ClusterAdmin
+from ..refusals import HOSTS_WITHIN, ClusterAdmin, unknown_hosts
 from .findings import Finding, Status
 
 # The highest Fetch version that a release of Kafka speaks tells the release: a broker does not say its version.
@@ -27,13 +27,14 @@ def check_brokers(config: Mapping[str, Any], timeout: float) -> Iterator[Finding
 
     Raises BrokerUnreachableError or NotAuthorizedError when no broker answers at all.
     """
-    found = cluster_metadata(ClusterAdmin(config), str(config.get("bootstrap.servers")), timeout)
+    servers = str(config.get("bootstrap.servers"))
+    found = cluster_metadata(ClusterAdmin(config), servers, timeout, HOSTS_WITHIN)
     for broker in sorted(found.brokers.values(), key=lambda b: b.id):
         address = f"{broker.host}:{broker.port}"
         about = f"broker {broker.id} ({address})"
         fetch = fetch_version({**config, "bootstrap.servers": address}, timeout)
         if fetch is None:
-            yield Finding("broker", about, Status.FAIL, "it does not answer here", "see that it runs and is reachable")
+            yield _silent(about, address)
             continue
         release = _FETCH_OF_RELEASE.get(fetch, "newer than 4.1" if fetch > max(_FETCH_OF_RELEASE) else "older than 3.1")
         if fetch >= _MINIMUM_FETCH:
@@ -56,6 +57,15 @@ def check_brokers(config: Mapping[str, Any], timeout: float) -> Iterator[Finding
             )  # fmt: skip
 
 
+def _silent(about: str, address: str) -> Finding:
+    unknown = unknown_hosts(address)
+    if unknown is None:
+        return Finding("broker", about, Status.FAIL, "it does not answer here", "see that it runs and is reachable")
+    text = f"the name that it gives out has no address on this machine ({unknown.detail})"
+    fix = "have it resolved here, or set advertised.listeners, on the broker, to a name that is"
+    return Finding("broker", about, Status.FAIL, text, fix)
+
+
 def fetch_version(config: Mapping[str, Any], timeout: float) -> int | None:
     """The highest Fetch version of the broker at `bootstrap.servers`; None when it does not answer.
 
@@ -74,7 +84,7 @@ def fetch_version(config: Mapping[str, Any], timeout: float) -> int | None:
     settings: dict[str, Any] = {**connection_of(config), "debug": "feature", "logger": logger}
     client = AdminClient(settings)
     try:
-        cluster_metadata(client, str(config["bootstrap.servers"]), timeout)
+        cluster_metadata(client, str(config["bootstrap.servers"]), timeout, HOSTS_WITHIN)
     except (PeerError, KafkaException):
         return None
     client.poll(0)

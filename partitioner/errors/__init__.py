@@ -26,6 +26,7 @@ from .order import (
 from .peer import (
     BrokerUnreachableError,
     ControllerFencedError,
+    HostUnknownError,
     IneligibleWriterError,
     KafkaOperationError,
     KeyBlockedError,
@@ -62,6 +63,7 @@ __all__ = [
     "GroupNotEmptyError",
     "GroupNotFoundError",
     "GroupResetError",
+    "HostUnknownError",
     "IdentityMismatchError",
     "IneligibleWriterError",
     "KafkaOperationError",

@@ -39,6 +39,19 @@ class TlsError(BrokerUnreachableError):
         return f"no connection to Kafka at bootstrap.servers={self.bootstrap_servers!r}: {self.detail}; {self.fix}"
 
 
+class HostUnknownError(BrokerUnreachableError):
+    """No host of bootstrap.servers has an address on this machine.
+
+    Retriable as is a broker that is away: in some networks a name comes to be known only when its server has started.
+    """
+
+    def __str__(self) -> str:
+        return (
+            f"no host of bootstrap.servers={self.bootstrap_servers!r} has an address on this machine ({self.detail}): "
+            "correct the name, or have it resolved here"
+        )
+
+
 class NotAuthorizedError(PeerError, StockError):
     """The broker refused an operation: the text names the right that is missing."""
 
