@@ -10,9 +10,15 @@ import sys
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from keyorder import TopicAdmin
+from keyorder.connector.operations import stock_look
 from keyorder.connector.topology.supervised import SupervisedCluster, typed_errors
 from keyorder.partitioner.changes.scaling_policy import Policy
-from keyorder.partitioner.errors import BrokerUnreachableError, ControllerFencedError
+from keyorder.partitioner.errors import (
+    BrokerUnreachableError,
+    ControllerFencedError,
+    NotAuthorizedError,
+    StockWritersError,
+)
 from support.cluster import KafkaUnderTest
 
 QUICK = {"keyorder.view.age.ms": "200"}
@@ -63,6 +69,25 @@ def test_a_killed_shrink_is_finished_as_it_was_asked_for(kafka: KafkaUnderTest, 
     assert (shrunk.before, shrunk.after) == (3, 2)
     groups = {drain.partition: drain.retirement.groups for drain in admin.timeline(topic_name).drains}
     assert groups == {2: ("audit",), 3: ("billing",)}
+
+
+def test_what_may_not_be_read_is_not_scaled(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a stock producer writes it cannot be told then, and nobody would read a warning."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK)
+
+    def refuse(*_: object) -> None:
+        raise NotAuthorizedError("read", f"topic {topic_name}", "TOPIC_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(stock_look, "scan", refuse)
+    cluster = SupervisedCluster(kafka.client_config())
+    with pytest.raises(StockWritersError, match=r"may not read its newest records.* accept_stock_writers = true"):
+        cluster.resize(topic_name, 2, 3, Policy())
+    accepted = cluster.resize(topic_name, 2, 3, Policy(accept_stock_writers=True))
+    cluster.close()
+    assert accepted.after == 3
 
 
 def test_a_deleted_topic_is_left_alone(kafka: KafkaUnderTest, topic_name: str) -> None:
