@@ -101,7 +101,9 @@ class Load:
             waiting = [name for name, done in now.items() if done < before.get(name, 0) + 50]
             if not waiting:
                 return
-            assert clock.now() < deadline, f"{waiting} stand still: {before}, {now}"
+            if clock.now() >= deadline:
+                self.run.explain()
+                raise AssertionError(f"{waiting} stand still: {before}, {now}")
             wait(0.5)
 
     def finish(self) -> tuple[Verdict, list[str]]:

@@ -223,11 +223,11 @@ class Workload:
                 if behind != before:
                     deadline, before = clock.now() + patience, behind
                 if clock.now() >= deadline:
-                    self._explain()
+                    self.explain()
                     raise AssertionError(f"group {group} is stuck: {behind}, {self.admin.describe(self.topic)}")
             client.close()
 
-    def _explain(self) -> None:
+    def explain(self) -> None:
         """Let every consumer say where it is, for the reader of the failure."""
         for worker in self.workers:
             if worker.process.poll() is None and not worker.actor.startswith("w"):
