@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from keyorder import KeyRebalanceListener, OrderedConsumer, OrderedProducer
 from keyorder.connector import clock
 from keyorder.connector.verify.events import decode_value, encode_value
@@ -316,7 +316,8 @@ def transform(spec: dict[str, Any], done: threading.Event) -> None:
             producer = fresh()
             mine = consumer.assignment()
             for place in consumer.committed(mine, 20) if mine else []:
-                if place.offset >= 0 and consumer.position([place])[0].offset >= 0:
+                if consumer.position([place])[0].offset >= 0:  # else nothing of it was in the transaction
+                    place.offset = place.offset if place.offset >= 0 else OFFSET_BEGINNING
                     consumer.seek(place)
     consumer.close()
     producer.close()
