@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
@@ -312,7 +313,8 @@ def transform(spec: dict[str, Any], done: threading.Event) -> None:
         except KafkaException as error:
             errors += 1
             print(f"{spec['actor']}: {error}", file=sys.stderr)
-            producer.close()
+            with suppress(KafkaException):  # after a fatal error it complains once more, as the client library's does
+                producer.close()
             producer = fresh()
             mine = consumer.assignment()
             for place in consumer.committed(mine, 20) if mine else []:
