@@ -26,7 +26,7 @@ def test_an_assignment_that_comes_after_a_standstill_is_in_doubt_too() -> None:
     """The library had taken part in that rebalance while nobody polled; the group may have gone on without this member."""
     members: Any = SimpleNamespace(owned={})
     group: Any = Group()
-    standstill = MembershipCheck(members, group)
+    standstill = MembershipCheck(members, group, 30.0)
     away = clock.now() + 8.0
     standstill.look(away)
     assert not standstill.in_doubt  # nothing is owned
@@ -54,7 +54,7 @@ def test_the_group_is_asked_before_the_library_and_its_answer_does_not_end_the_d
     members: Any = SimpleNamespace(owned={("t", 0): read})
     group: Any = Group()
     group.takes = True
-    standstill = MembershipCheck(members, group)
+    standstill = MembershipCheck(members, group, 30.0)
     standstill.ask(clock.now())
     assert group.asked == []  # no doubt
     away = clock.now() + 8.0
@@ -70,7 +70,7 @@ def test_one_standstill_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     group: Any = Group()
     group.takes = True
     caplog.set_level("INFO")
-    standstill = MembershipCheck(members, group)
+    standstill = MembershipCheck(members, group, 30.0)
     for times in (1, 2):
         away = clock.now() + 60.0 * times
         standstill.look(away)
