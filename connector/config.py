@@ -146,7 +146,6 @@ class ProducerSettings:
     control_timeout: how long the first send to a topic may wait for the control topics.
     hold_limit, hold_limit_bytes: the most that is held back during a change before produce() raises BufferError.
     most_bytes: the largest record.
-    silence: how long nobody may have polled before a member of the group doubts that it still is one.
     propagation: how long a topic that is not there may be one that was just made, of which not every broker has heard.
     arrow_native: produce_arrow() uses the C library's calls where they can be had.
     on_delivery: for records without a callback of their own. only_errors: callbacks hear of failures alone.
@@ -272,6 +271,7 @@ class ConsumerSettings:
     cooperative: a member of a classic group that keeps its partitions while the group rebalances.
     growth_interval: seconds between two looks at the subscribed topics' counts; None: only when a timeline changes.
     static: a classic group's static member, which comes back without a rebalance.
+    silence: how long nobody may have polled before a member of the group doubts that it still is one.
     propagation: how long a topic that is not there may be one that was just made, of which not every broker has heard.
     metrics_at: host and port of its metrics, None: not served.
     """
@@ -297,7 +297,7 @@ class ConsumerSettings:
     strays: str
     dead_letter_topic: str
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None] | None
-    silence: float = 5.0
+    silence: float
     propagation: float = 0.0
     metrics_at: tuple[str, int] | None = None
 

@@ -72,15 +72,15 @@ def cluster_metadata(
     hosts_within: seconds after which it is told that no host has an address; the rest of `timeout` is for slow brokers.
     Raises BrokerUnreachableError (TlsError, HostUnknownError where that is the reason), NotAuthorizedError.
     """
+    if hosts_within is not None and hosts_within < timeout:
+        try:
+            return _listed(admin, bootstrap_servers, hosts_within)
+        except BrokerUnreachableError as error:
+            unknown = unknown_hosts(bootstrap_servers)
+            if unknown is not None:
+                raise unknown from error
+            timeout -= hosts_within
     try:
-        if hosts_within is not None and hosts_within < timeout:
-            try:
-                return _listed(admin, bootstrap_servers, hosts_within)
-            except BrokerUnreachableError as error:
-                unknown = unknown_hosts(bootstrap_servers)
-                if unknown is not None:
-                    raise unknown from error
-                timeout -= hosts_within
         return _listed(admin, bootstrap_servers, timeout)
     except BrokerUnreachableError as error:
         raise explained(admin, error) from error

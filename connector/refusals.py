@@ -57,7 +57,7 @@ class ClusterAdmin(AdminClient):
 
 def explained(admin: AdminClient, error: BrokerUnreachableError) -> KeyorderError:
     """What stands in the way of this client, or `error` where nothing is found."""
-    if isinstance(error, TlsError | HostUnknownError) or not isinstance(admin, ClusterAdmin):
+    if isinstance(error, TlsError) or not isinstance(admin, ClusterAdmin):
         return error
     return refusal(admin.connection) or error
 

@@ -136,7 +136,7 @@ class MembershipMachine(Generic[P]):
         return self._after(silent, now)
 
     def _after(self, silent: float, now: float) -> list[Action[P]]:
-        if silent < min(_SILENCE, self._silence):
+        if silent < _SILENCE and silent < self._silence:
             return []
         known, self.state = self.state, Membership.DOUBTED
         self._ask_at = now
