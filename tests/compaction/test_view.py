@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,14 +28,6 @@ def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str | None, int
         for key, value, number in records:
             producer.produce(topic, value, key, headers=version(number))
         assert producer.flush(120) == 0
-
-
-def eventually(check: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + 120
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.kip("K280-02", "K280-03", "K280-08", "K280-12", "K280-19")

@@ -13,7 +13,8 @@ from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector.consuming.ending import has_failed
 from keyorder.partitioner.gates import membership
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, await_that, group_config, grown, read, send, until
+from support.groups import QUICK, await_that, group_config, grown, read, send
+from support.holding import until
 
 LIMIT = 120.0
 # The broker forgets nobody while a test lasts; a heartbeat tells at once that there is a twin.

@@ -139,7 +139,7 @@ def test_an_abort_takes_the_tombstones_back(kafka: KafkaUnderTest, topic_name: s
             producer.begin_transaction()
             producer.produce(topic_name, None, key, on_delivery=lambda error, _, told=told: told.append(error))
             if at_once:
-                until(lambda: bool(producer._raw.poll(0.05)) or bool(producer._deliveries.waiting), 60)
+                until(lambda: bool(producer._raw.poll(0.05)) or bool(producer._deliveries.waiting), timeout=60)
             else:
                 assert producer.flush(120) == 0
                 assert told == [None]

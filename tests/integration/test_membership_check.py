@@ -9,7 +9,8 @@ from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.partitioner.errors import KeyorderError
 from keyorder.partitioner.gates import membership
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK, group_config, read, send, until
+from support.groups import QUICK, group_config, read, send
+from support.holding import until
 
 # So that the library itself does not find out: a heartbeat is what tells it.
 DEAF = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 200_000, "max.poll.interval.ms": 300_000}
@@ -54,16 +55,13 @@ def test_one_that_was_given_up_takes_nothing_back_from_an_empty_group(
     send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(50)))
     # No heartbeat before the session is over: nobody tells the library.
     short = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 240_000, "max.poll.interval.ms": 300_000}
-    config = {
-        **group_config(kafka, topic_name, enable_auto_commit=False, partition_assignment_strategy=strategy),
-        "client.id": "one",
-    }
+    config = group_config(kafka, topic_name, enable_auto_commit=False, partition_assignment_strategy=strategy)
     consumer = OrderedConsumer({**config, **short})
     consumer.subscribe([topic_name])
     first = read(consumer, 1)[0]
     cluster = kafka.admin()
     until(lambda: _state(cluster, topic_name) is ConsumerGroupState.EMPTY, "the end of its session")
-    with OrderedConsumer({**config, "client.id": "other"}) as other:
+    with OrderedConsumer(config) as other:
         other.subscribe([topic_name])
         assert [m.value() for m in read(other, 50)][-1] == b"v49"
         other.commit(asynchronous=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from keyorder import KeyRebalanceListener, OrderedConsumer, TopicAdmin
@@ -13,6 +11,7 @@ from keyorder.connector.groups.resetting import Point, Target
 from keyorder.partitioner.gates.starts import epoch_of
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, await_that, group_config, grown, read, send
+from support.holding import until
 
 
 class Log(KeyRebalanceListener):
@@ -109,12 +108,6 @@ def fails_once(consumer: OrderedConsumer, match: str) -> None:
     """Poll until the error comes; nothing may be returned before it."""
     with pytest.raises(RuntimeError, match=match):
         await_that(consumer, lambda: False)
-
-
-def until(done: Callable[[], bool], timeout: float = 120.0) -> None:
-    deadline = clock.now() + timeout
-    while not done():
-        assert clock.now() < deadline
 
 
 @pytest.mark.kip("K253-20", "K253-49")

@@ -67,14 +67,6 @@ def await_that(consumer: OrderedConsumer, condition: Callable[[], bool], timeout
     return messages
 
 
-def until(condition: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
-    """Wait for something that happens without a poll."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.02)
-
-
 def read_by_turns(
     consumers: Sequence[OrderedConsumer], done: Callable[[int], bool], silence: float = 120.0
 ) -> list[Message]:

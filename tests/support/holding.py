@@ -12,11 +12,11 @@ from keyorder.partitioner.epochs import ChangePhase
 from support.cluster import KafkaUnderTest
 
 
-def until(condition: Callable[[], bool], timeout: float = 120.0) -> None:
-    """Return once it holds."""
+def until(condition: Callable[[], bool], what: str = "it holds", timeout: float = 120.0) -> None:
+    """Return once it holds. what: what that means, for the failure."""
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, "never"
+        assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.01)
 
 
