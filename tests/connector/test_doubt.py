@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from keyorder.connector import clock
 from keyorder.connector.consuming.membership_check import MembershipCheck
+from support.logged import logged
 
 
 class Group:
@@ -75,5 +76,5 @@ def test_one_standstill_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         away = clock.now() + 60.0 * times
         standstill.look(away)
         standstill.served(away)
-        assert [record.getMessage()[:12] for record in caplog.records] == ["nobody polle"] * times
+        assert [record.getMessage()[:12] for record in logged(caplog)] == ["nobody polle"] * times
         assert standstill.settle(away)

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from keyorder.connector.java_numbers import RANGES, fitted, nearest
 from keyorder.partitioner.errors import ConfigError
 from keyorder.streaming.client_options import check_client, client_config
+from support.logged import logged
 
 AT = {"kafka.bootstrap.servers": "localhost:1"}
 LARGEST = str(2**31 - 1)
@@ -63,7 +64,7 @@ def test_a_number_out_of_range_is_said(caplog: pytest.LogCaptureFixture) -> None
         config = client_config({**AT, "kafka.metadata.max.age.ms": LARGEST, "kafka.retry.backoff.ms": " 100 "})
     assert config["metadata.max.age.ms"] == "86400000"
     assert config["retry.backoff.ms"] == " 100 "
-    assert [r.getMessage() for r in caplog.records] == [
+    assert [r.getMessage() for r in logged(caplog)] == [
         f"kafka.metadata.max.age.ms={LARGEST} is beyond what the client library takes: it is 86400000"
     ]
 

@@ -11,6 +11,7 @@ from keyorder.connector.connect.runtime.plugins import Plugins
 from keyorder.connector.connect.runtime.validation import validate
 from keyorder.connector.java_names import ClientSettings
 from keyorder.partitioner.errors import ConfigError
+from support.logged import logged
 
 WORKER = {"bootstrap.servers": "127.0.0.1:9", "offset.storage.file.filename": "offsets", "listeners": ""}
 SOURCE = {"name": "s", "connector.class": "FileStreamSource", "file": "f", "topic": "t"}
@@ -78,7 +79,7 @@ def test_unknown_settings_are_left_out_and_named_once(caplog: pytest.LogCaptureF
             given = {"bogus.setting": "1", "metric.reporters": "x", "keyorder.adopt": "false", "client.id": "c"}
             made = settings.translated(given, "producer.override.", "producer")
     assert made == {"keyorder.adopt": "false", "client.id": "c"}
-    assert [r.getMessage().split()[2] for r in caplog.records] == [
+    assert [r.getMessage().split()[2] for r in logged(caplog)] == [
         "producer.override.metric.reporters",
         "producer.override.bogus.setting",
     ]
@@ -97,7 +98,7 @@ def test_worker_settings_without_effect_are_named(caplog: pytest.LogCaptureFixtu
     }
     with caplog.at_level(logging.WARNING):
         Parts.of(given, distributed=False)
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.getMessage() for record in logged(caplog)] == [
         "there is no setting bogus",
         "there is no setting offset.flush.intervall.ms: did you mean offset.flush.interval.ms?",
         "the setting rest.extension.classes of Kafka Connect has no effect here",
