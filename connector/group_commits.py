@@ -15,11 +15,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
 from ..partitioner.errors import NotAuthorizedError
+from ..partitioner.errors.roots import is_passing
 from ..partitioner.gates.starts import Commit, epoch_of
 from . import clock
 from .attempts import Attempts
 from .config import connection_of
-from .kafka_errors import is_passing, translate
+from .kafka_errors import translate
 from .messages import Place
 
 _AT_ONCE = 16

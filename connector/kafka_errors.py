@@ -13,7 +13,6 @@ from ..partitioner.errors import (
     KafkaOperationError,
     KeyorderError,
     NotAuthorizedError,
-    PeerError,
     TopicNotFoundError,
 )
 from .interruptible import raise_lost
@@ -114,11 +113,6 @@ def meant(raised: KafkaException | SystemError) -> KafkaError:
         raised = raised.__cause__
     error: KafkaError = raised.args[0]
     return error
-
-
-def is_passing(error: BaseException) -> bool:
-    """Whether it came from the cluster and the same call may succeed a moment later."""
-    return isinstance(error, PeerError) and error.retriable
 
 
 def may_still_arrive(code: int, transactional: bool) -> bool:

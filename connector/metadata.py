@@ -34,9 +34,10 @@ from ..partitioner.errors import (
     NotAuthorizedError,
     TopicNotFoundError,
 )
+from ..partitioner.errors.roots import is_passing
 from . import clock
 from .attempts import Attempts
-from .kafka_errors import is_passing, translate, translated
+from .kafka_errors import translate, translated
 from .refusals import explained, unknown_hosts
 
 T = TypeVar("T")

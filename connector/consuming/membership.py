@@ -18,7 +18,6 @@ from confluent_kafka import (
 )
 
 from ...partitioner.gates.starts import flushed_epoch
-from .. import clock
 from ..config import ConsumerSettings
 from ..messages import Place, with_words
 from .assignment import Assignment
@@ -145,10 +144,9 @@ class Membership:
         if self._fetching.whole and self.owned:
             # The whole assignment anew, and nothing was revoked in between: what is left of the last one is lost.
             self._lose([TopicPartition(*place) for place in self.owned])
-        now = clock.now()
         for place in partitions:
             self._assignment.own((place.topic, place.partition))
-            self.starts.add((place.topic, place.partition), now)
+            self.starts.add(place.topic)
         self._callbacks.tell("on_assign", partitions)
         if self.overlooked is not None:
             named = {topic for topic in self._subscribed if not topic.startswith("^")}
@@ -220,7 +218,7 @@ class Membership:
             key = (place.topic, place.partition)
             if not self._callbacks.telling:
                 self._assignment.own(key)
-                self.starts.add(key, clock.now())
+                self.starts.add(place.topic)
             owned = self.owned.get(key)
             if owned is not None:
                 owned.fetch.assigned_as = with_words(*key, place.offset, place.metadata, place.leader_epoch)

@@ -21,6 +21,11 @@ class PeerError(KeyorderError):
     """Kafka, the network or another process failed; the call itself was right."""
 
 
+def is_passing(error: BaseException) -> bool:
+    """Whether it came from the cluster and the same call may succeed a moment later."""
+    return isinstance(error, PeerError) and error.retriable
+
+
 class OrderError(KeyorderError):
     """Order or durability cannot be proven: keyorder stops here and never guesses."""
 

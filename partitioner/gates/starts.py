@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
 
@@ -21,6 +21,8 @@ from .ahead import Ahead, decode_ahead
 from .gate import Gates, consistent_starts
 
 _PREFIX = "ko1:"
+# Offsets by name, as in the client library; rd_kafka_offset_tail(n) is _TAIL - n.
+_BEGINNING, _END, _TAIL = -2, -1, -2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,27 @@ class Commit:
     epoch: int | None
     ahead: Ahead | None = None
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where one partition starts, and the epoch that the group's commit there proves as flushed.
+
+    committed: the group's offset, None for none. end: where its log ends. ahead: what an earlier owner has processed beyond
+    the start. note: the application's metadata of that commit.
+    """
+
+    partition: int
+    offset: int
+    committed: int | None
+    epoch: int
+    end: int
+    ahead: Ahead | None = None
+    note: str = ""
+
+    def at(self, wanted: int, log: tuple[int, int]) -> Start:
+        """The application says where. log: (log start, end)."""
+        return replace(self, offset=resolved(wanted, *log), ahead=None)
 
 
 class GroupState(Enum):
@@ -139,6 +162,25 @@ def checked(group: str, topic: str, partition: int, offset: int, log_start: int,
             group, topic, f"partition {partition} is committed at {offset}, its log ends at {log_end}"
         )
     return max(offset, log_start)
+
+
+def start_of(group: str, place: tuple[str, int], commit: Commit | None, log_start: int, log_end: int) -> Start:
+    """Where a partition starts by what the group has committed. Raises as `checked`."""
+    topic, p = place
+    if commit is None:
+        return Start(p, log_start, None, -1, log_end)
+    offset = checked(group, topic, p, commit.offset, log_start, log_end)
+    epoch = -1 if commit.epoch is None else commit.epoch
+    return Start(p, offset, commit.offset, epoch, log_end, commit.ahead, commit.note)
+
+
+def resolved(offset: int, log_start: int, log_end: int) -> int:
+    """An offset that the application gave as a number: the client library's names for begin, end and tail are negative."""
+    if offset >= 0:
+        return offset
+    if offset == _BEGINNING:
+        return log_start
+    return log_end if offset == _END else max(log_start, log_end + offset - _TAIL)
 
 
 def is_gone(timeline: Timeline, partition: int, offset: int, log_start: int) -> bool:

@@ -11,7 +11,6 @@ from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.assignment import Assignment
 from keyorder.connector.consuming.partition_state import PartitionState
-from keyorder.connector.consuming.starting import Start
 from keyorder.connector.consuming.starts import Starts
 from keyorder.connector.consuming.view import View, unmanaged
 from keyorder.connector.messages import Place
@@ -26,7 +25,7 @@ from keyorder.partitioner.errors import (
 from keyorder.partitioner.gates.starts import Commit
 from keyorder.partitioner.timeline import Timeline
 
-SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g"})
+SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g", "auto.offset.reset": "earliest"})
 TOPICS = [f"t{n}" for n in range(40)]
 
 
@@ -38,7 +37,6 @@ class _Starter:
         self.bad: dict[str, KeyorderError] = {}
         self.missing: set[str] = set()
         self.foreign: dict[str, KeyorderError] = {}
-        self.reset: dict[str, KeyorderError] = {}
         self.commits: dict[str, dict[int, Commit]] = {}
 
     def _asked(self, what: str, topics: Iterable[str]) -> None:
@@ -59,35 +57,13 @@ class _Starter:
         self._asked("committed", topics)
         return {topic: dict(self.commits.get(topic, {})) for topic in topics}
 
-    def waits_for_founder(self, *_: object) -> bool:
-        return False
+    def logs_reaching(self, at_least: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
+        self._asked("logs", [topic for topic, _ in at_least])
+        return dict.fromkeys(at_least, (3, 9))
 
-    def needs_initial_commit(self, timeline: Timeline, commits: Mapping[int, Commit]) -> bool:
-        return not commits
-
-    def logs(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
-        places = list(places)
-        self._asked("logs", [topic for topic, _ in places])
-        return dict.fromkeys(places, (3, 9))
-
-    def founding(self, timeline: Timeline, commits: object, logs: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        return {p: low for p, (low, _) in logs.items()}
-
-    def commit(self, topics: Collection[Any]) -> dict[str, dict[int, Commit]]:
-        self._asked("commit", [timeline.topic for timeline, _, _ in topics])
-        made = {timeline.topic: {p: Commit(o, 0) for p, o in offsets.items()} for timeline, _, offsets in topics}
-        self.commits.update(made)
-        return made
-
-    def starts(self, topics: Collection[Any], known: object) -> tuple[dict[str, list[Start]], dict[str, KeyorderError]]:
-        self._asked("starts", [timeline.topic for timeline, _, _ in topics])
-        errors = {t.topic: self.reset[t.topic] for t, _, _ in topics if t.topic in self.reset}
-        found = {
-            t.topic: [Start(p, commits[p].offset, commits[p].offset, 0, 9) for p in partitions]
-            for t, commits, partitions in topics
-            if t.topic not in errors
-        }
-        return found, errors
+    def commit(self, made: Mapping[str, Mapping[int, Commit]]) -> None:
+        self._asked("commit", made)
+        self.commits.update({topic: dict(commits) for topic, commits in made.items()})
 
 
 class _Stopped:
@@ -114,6 +90,7 @@ def starts(managed: bool = True) -> tuple[Starts, _Starter, _Stopped, dict[Place
         await_look=lambda *_: True,
         follow=lambda *_, **__: None,
         failures={},
+        waived=lambda _: set(),
     )
     nothing: Any = None  # is fetched here
     assignment = Assignment(nothing, SETTINGS, views)
@@ -121,7 +98,7 @@ def starts(managed: bool = True) -> tuple[Starts, _Starter, _Stopped, dict[Place
     gates: Any = SimpleNamespace(assigned=lambda _: None, changed=lambda _: None)
     found = Starts(SETTINGS, assignment, starter, stopped, gates)  # type: ignore[arg-type]
     for place in owned:
-        found.add(place, clock.now())
+        found.add(place[0])
     return found, starter, stopped, owned
 
 
@@ -144,7 +121,7 @@ def started(owned: Mapping[Place, PartitionState]) -> set[str]:
 def test_all_topics_are_asked_for_together() -> None:
     found, starter, stopped, owned = starts()
     found.find()
-    assert starter.calls == ["counts", "committed", "logs", "commit", "starts"]
+    assert starter.calls == ["counts", "committed", "logs", "commit"]
     assert started(owned) == set(TOPICS)
     assert {(each.fetched, each.commits.offset) for each in owned.values()} == {(3, 3)}
     assert not found.waiting
@@ -156,7 +133,7 @@ def test_what_is_wrong_with_one_topic_leaves_the_others_alone(later: Any) -> Non
     starter.missing = {"t1"}
     later(SETTINGS.propagation)
     starter.foreign = {"t2": IdentityMismatchError("t2", "topic id", "a", "b")}
-    starter.reset = {"t3": GroupResetError("g", "t3", "its commits contradict each other")}
+    starter.commits = {"t3": {0: Commit(99, 0)}}  # its log ends at 9
     found.find()
     assert started(owned) == set(TOPICS) - {"t1", "t2", "t3"}
     assert {topic: type(error) for topic, error in stopped.errors.items()} == {
@@ -164,7 +141,8 @@ def test_what_is_wrong_with_one_topic_leaves_the_others_alone(later: Any) -> Non
         "t2": IdentityMismatchError,
         "t3": GroupResetError,
     }
-    assert len(starter.calls) == 5, "no topic was asked for by itself"
+    # The logs of new groups, and of the one that has a commit: no topic was asked for by itself.
+    assert starter.calls == ["counts", "committed", "logs", "commit", "logs"]
 
 
 def test_a_topic_of_which_the_broker_has_not_heard_is_waited_for(later: Any) -> None:

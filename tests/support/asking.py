@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from confluent_kafka import KafkaException
-from keyorder.connector.kafka_errors import is_passing, translate
+from keyorder.connector.kafka_errors import translate
+from keyorder.partitioner.errors.roots import is_passing
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 T = TypeVar("T")
