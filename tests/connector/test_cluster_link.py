@@ -22,16 +22,9 @@ from keyorder.connector.link.cluster_link import _identity, _registry
 from keyorder.connector.link.control_writer import ControlWriter
 from keyorder.partitioner.errors import BrokerUnreachableError, KeyorderError
 from support.cluster import ClusterSpec, KafkaUnderTest
+from support.holding import until
 
 SECRET = "first-secret"
-
-
-def until(true: Callable[[], bool], timeout: float = 90.0) -> None:
-    """Wait until something holds."""
-    deadline = clock.now() + timeout
-    while not true():
-        assert clock.now() < deadline
-        threading.Event().wait(0.02)
 
 
 EARLIER: set[threading.Thread] = set()
