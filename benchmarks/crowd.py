@@ -63,8 +63,8 @@ class _Share:
         self.queue.clear()
         return read
 
-    def look(self, slots: Iterable[Slot], timeout: float = 10.0) -> Look:
-        """Ask the leaders for the ends now."""
+    def look(self, slots: Iterable[Slot], timeout: float = 10.0, since: float | None = None) -> Look:
+        """Ask the leaders for the ends now, whatever would do."""
         return self._reader.look(slots, timeout)
 
     def pass_markers(self, look: Look) -> list[ControlMessage]:

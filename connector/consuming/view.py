@@ -253,10 +253,14 @@ class ViewKeeper(BackgroundThread):
         self._anew.clear()
 
     def _since(self, topics: frozenset[str]) -> float:
-        """How old an answer serves: no older than what somebody waits for, and else a fraction of what a view may be."""
+        """How old an answer serves: no older than what somebody waits for, and else half of the time between two looks.
+
+        With that all readers of a process come to look at the same time, once per interval, and no view gets older than if
+        each looked alone: the next look is due an interval after the question whose answer was taken, whoever asked it.
+        """
         now = clock.now()
         asked = [self._wanted[topic] for topic in topics if self.as_of(topic) < self._wanted[topic]]
-        return max([now - min(self.view_age(topic) for topic in topics) / 8, *asked])
+        return max([now - min(self.view_age(topic) for topic in topics) / 4, *asked])
 
     def _pause(self, topics: frozenset[str]) -> float:
         """Seconds until the next look is due."""

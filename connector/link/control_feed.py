@@ -35,6 +35,7 @@ from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 from ..messages import offset_of, place_of
 from ..metadata import prefetch_metadata
+from .known_ends import Ends, KnownEnd, KnownEnds
 
 _BATCH, _FETCH_WAIT_MS = 500, 500
 # Seconds: between two questions while a new leader is behind what was read; how long one question for the ends of all
@@ -55,14 +56,13 @@ class _Followed:
     """One slot. next: everything below was handed out. newest: the last record of each key, in the order of offsets.
 
     fetched: what the waiting fetch has to bring next, at the lowest. covered: it has brought something, so it knows the slot.
-    end: the last answer for its end, and when that was asked for. failure: why it is not followed any more.
+    failure: why it is not followed any more.
     """
 
     next: int
     fetched: int
     newest: dict[bytes, ControlMessage]
     readers: list[ControlSubscription] = field(default_factory=list)
-    end: tuple[float, int] = (float("-inf"), 0)
     failure: KeyorderError | None = None
     covered: bool = False
 
@@ -93,6 +93,7 @@ class ControlFeed:
         self._topics = ControlTopics(self.servers)
         self._changed = Condition()
         self._slots: dict[Slot, _Followed] = {}
+        self._known = KnownEnds()
         self._subscriptions: list[ControlSubscription] = []
         self._new: list[Slot] = []  # followed, and not assigned yet
         self._consumer: Consumer | None = None  # the reading thread's
@@ -166,31 +167,40 @@ class ControlFeed:
             raise followed.failure
         return followed.next
 
-    def ends(self, slots: Collection[Slot], since: float, timeout: float) -> tuple[float, dict[Slot, int]]:
-        """The leaders' ends as asked for at `since` or later, and when that was. Raises as LogOffsets.stable_ends.
+    def ends(self, slots: Collection[Slot], since: float, timeout: float) -> Ends:
+        """The leaders' ends as asked for at `since` or later. Raises as LogOffsets.stable_ends, and what a slot has failed with.
 
-        One question serves all who ask at about the same time. Where not every leader answers it, each asks for its own.
+        One question, for all that is followed, serves all who ask at about the same time: a reader's look is a writer's too.
+        Where not every leader answers it, each asks for its own.
         """
         alone = self._looking.acquire(timeout=_ASK_AGAIN)
         try:
-            known = self._known_ends(slots, since)
+            asked, read = clock.now(), self._read(slots)
+            with self._changed:
+                known = self._known.serving(slots, since)
             if known is not None:
                 return known
-            began = clock.now()
-            found = self._ends_together(slots) if alone and began >= self._apart_until else None
+            together = alone and asked >= self._apart_until
+            found = self._offsets.stable_ends_at_once(read, _TOGETHER) if together else None
             if found is None:
-                began = clock.now()
+                if together:
+                    self._apart_until = clock.now() + _APART
+                asked, read = clock.now(), self._read(slots)
                 found = self._offsets.stable_ends(slots, timeout)
-            if alone and self._topics.due(began):
-                self._check_topics(began)
+            if alone and self._topics.due(asked):
+                self._check_topics(asked)
             with self._changed:
-                for slot, end in found.items():
-                    if slot in self._slots and self._slots[slot].end[0] < began:
-                        self._slots[slot].end = began, end
-            return began, {slot: found[slot] for slot in slots}
+                self._known.keep(asked, found, read)
+            return Ends(asked, {slot: KnownEnd(asked, found[slot], read[slot]) for slot in slots})
         finally:
             if alone:
                 self._looking.release()
+
+    def _read(self, slots: Iterable[Slot]) -> dict[Slot, int]:
+        """How far these slots and all others that are followed were handed out. Raises what one of these has failed with."""
+        with self._changed:
+            read = {slot: followed.next for slot, followed in self._slots.items() if followed.failure is None}
+        return {**read, **{slot: self.position(slot) for slot in slots}}
 
     def _check_topics(self, now: float) -> None:
         """Stop all slots of a control topic that was made again. Raises TimelineRegressionError."""
@@ -274,22 +284,6 @@ class ControlFeed:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
-
-    def _known_ends(self, slots: Collection[Slot], since: float) -> tuple[float, dict[Slot, int]] | None:
-        with self._changed:
-            known = {slot: self._slots[slot].end for slot in slots if slot in self._slots}
-        if len(known) < len(slots) or any(asked < since for asked, _ in known.values()):
-            return None
-        return min((asked for asked, _ in known.values()), default=since), {s: end for s, (_, end) in known.items()}
-
-    def _ends_together(self, slots: Collection[Slot]) -> dict[Slot, int] | None:
-        topics = {topic for topic, _ in slots}
-        with self._changed:
-            all_of_them = {slot for slot in self._slots if slot[0] in topics} | set(slots)
-        found = self._offsets.stable_ends_at_once(all_of_them, _TOGETHER)
-        if found is None:
-            self._apart_until = clock.now() + _APART
-        return found
 
     def _assigned(self, timeout: float) -> Consumer | None:
         """The consumer, with all that is followed assigned; None where there is nothing, after `timeout` seconds.
@@ -397,15 +391,13 @@ class ControlSubscription:
         asked = list(self._next if slots is None else slots)
         given_up_at = clock.now() + BEHIND_S
         while True:
-            # Before the question: what is read while it is answered may lie beyond the answer.
-            read = {slot: self.feed.position(slot) for slot in asked}
             now = clock.now()
-            began, ends = self.feed.ends(asked, now if since is None else since, timeout)
-            behind = [slot for slot in asked if ends[slot] < read[slot] and began >= now]
-            if not behind:
-                return Look(began, ends)
+            found = self.feed.ends(asked, now if since is None else since, timeout)
+            behind = found.behind
+            if behind is None:
+                return Look(found.asked, {slot: known.end for slot, known in found.known.items()})
             if now >= given_up_at:
-                raise went_back(behind[0], read[behind[0]], ends[behind[0]])
+                raise went_back(*behind)
             since = None
             time.sleep(_ASK_AGAIN)
 

@@ -68,8 +68,8 @@ class ControlRecords(Protocol):
     def poll(self, timeout: float) -> list[ControlMessage]:
         """What has arrived."""
 
-    def look(self, slots: Iterable[Slot], timeout: float = 10.0) -> Look:
-        """Ask for the ends now."""
+    def look(self, slots: Iterable[Slot], timeout: float = 10.0, since: float | None = None) -> Look:
+        """The ends, as asked for now, or at `since` or later."""
 
     def pass_markers(self, look: Look) -> list[ControlMessage]:
         """Do not wait for transaction markers."""
@@ -387,8 +387,8 @@ class WriterSession(threading.Thread):
                 self._write(action, ready_key(ready.topic, ready.writer, ready.nonce), encode_ready(ready))
             case events.Look(number, topics):
                 self._look = self._reader.look(self._followed(topics)), number
-            case events.CheckLogs(topics):
-                self._reader.look(self._followed(topics), _LOOK_AGAIN_SECONDS)
+            case events.CheckLogs(topics, since):
+                self._reader.look(self._followed(topics), _LOOK_AGAIN_SECONDS, since)
             case events.FindPartitions(topic):
                 self._find_partitions(topic)
             case events.Refused(topic, error):

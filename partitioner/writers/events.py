@@ -123,9 +123,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class CheckLogs:
-    """See that the logs of the leases and of these topics' timelines do not end below what was read of them."""
+    """See that the logs of the leases and of these topics' timelines do not end below what was read of them.
+
+    since: an answer to a question of this moment or later serves. Nothing that the writer knows rests on it, as it does on
+    a Look, which has to be asked now.
+    """
 
     topics: frozenset[str]
+    since: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,7 @@ class Writer(Generic[R]):
         if renewal is not None:
             actions.append(WriteLease(renewal))
             self._check_due = True
-        actions += self._look()
+        actions += self._look(now)
         self._follow_lease()
         return actions
 
@@ -315,7 +315,7 @@ class Writer(Generic[R]):
         if self._looked is not None:
             self.send_until = self.lease.send_until
 
-    def _look(self) -> list[Action]:
+    def _look(self, now: float) -> list[Action]:
         """After its JOIN (or a longer list of topics) was read back, a writer reads `_keyorder` to its end before it sends.
 
         The controller looks at the writers after it has read its PREPARE back; so one of the two sees the other.
@@ -334,7 +334,7 @@ class Writer(Generic[R]):
         if self._looking is None and self._check_due:
             # With each renewal: a control topic that was made again has no record that would tell. Nothing waits for it.
             self._check_due = False
-            return [CheckLogs(named)]
+            return [CheckLogs(named, now - self.lease.terms.renew_interval / 2)]
         return []
 
     def _roll_call(self) -> bool:

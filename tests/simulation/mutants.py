@@ -97,7 +97,7 @@ def the_lease_is_not_checked(patch: Patch) -> None:
 def no_look_after_the_join(patch: Patch) -> None:
     """A writer sends by whatever it knows of the timeline when its JOIN is read back."""
 
-    def look(self: Writer[Any]) -> list[Action]:
+    def look(self: Writer[Any], now: float) -> list[Action]:
         self._looked = self.lease.confirmed
         return []
 
