@@ -37,7 +37,9 @@ from ..messages import offset_of, place_of
 from ..metadata import prefetch_metadata
 from .known_ends import Ends, KnownEnd, KnownEnds
 
-_BATCH, _FETCH_WAIT_MS = 500, 500
+# How many records at once, and how long an idle fetch waits at a broker. A record ends the wait, a marker or a slot that is
+# new to the fetch does not: those are seen to by `catch_up` and `attend`.
+_BATCH, _FETCH_WAIT_MS = 500, 1_000
 # Seconds: between two questions while a new leader is behind what was read; how long one question for the ends of all
 # slots may take, and how long each asks for its own alone after one that was not answered.
 _ASK_AGAIN, _TOGETHER, _APART = 0.2, 1.0, 5.0
@@ -241,7 +243,7 @@ class ControlFeed:
                 each.next = max(each.next, ends[slot])
 
     def attend(self, slots: Collection[Slot]) -> bool:
-        """Look after slots that the waiting fetch does not know yet: it may wait for half a second before it is sent anew.
+        """Look after slots that the waiting fetch does not know yet: it may wait for a second before it is sent anew.
 
         False where there are none.
         """
