@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not re-exported
 from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
 from . import clock
 from .attempts import Attempts
 from .config import connection_of
 from .kafka_errors import COORDINATOR_MOVES
+from .messages import Place
 from .refusals import ClusterAdmin
 
 T = TypeVar("T")
 
-# Seconds; the longest limit of a request that the client library takes.
-_LONGEST = 3600.0
+# Seconds; the longest limit of a request that the client library takes, and how much later than asked it may give up.
+_LONGEST, _LATE = 3600.0, 1.0
 
 
 class AdminLink:
@@ -63,6 +64,24 @@ class AdminLink:
             client, self._client = (self._client, None) if idle else (None, self._client)
         del client  # its threads are waited for here, without the lock
 
+    def stable_ends(self, places: Collection[Place], timeout: float) -> dict[Place, int] | None:
+        """The last stable offsets, by one question that is not asked again; None when not every leader has answered it.
+
+        A client that was asked in vain is given up: it goes on asking with the leader epochs that it knows.
+        """
+        client = self.client  # held while the answers are awaited: one that is dropped never answers
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(*place): latest for place in places}
+        try:
+            asked = client.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout)
+        except KafkaException:
+            asked = {}
+        found = _answered(asked, timeout + _LATE)
+        if len(found) == len(places):
+            return found
+        self._give_up(client)
+        return None
+
     def describe_group(self, group: str, timeout: float) -> Any:
         """The library's description of a group. Raises KafkaException: _TIMED_OUT after `timeout` seconds."""
         return self._of_group(group, timeout, lambda client, **limit: client.describe_consumer_groups([group], **limit))
@@ -81,9 +100,10 @@ class AdminLink:
             if place.error is not None:
                 raise KafkaException(place.error)
 
-    def _renew(self) -> None:
+    def _give_up(self, client: AdminClient) -> None:
         with self._making:
-            self._client = None
+            if self._client is client:  # else another thread has seen to it, and the one of now may be a good one
+                self._client = None
 
     def _of_group(self, group: str, timeout: float, ask: Callable[..., Mapping[str, Future[T]]]) -> T:
         def once() -> T:
@@ -91,13 +111,13 @@ class AdminLink:
             try:
                 return ask(client, request_timeout=_LONGEST)[group].result(timeout)
             except FutureTimeout:
+                self._give_up(client)
                 del client  # the error would hold it, and what it has not sent could be sent after all
-                self._renew()
                 silence = f"the coordinator of group {group} has not answered for {timeout:g} s"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, silence)) from None
             except KafkaException as raised:
                 if _moves(raised):
-                    self._renew()  # this client goes on asking the coordinator that it knows
+                    self._give_up(client)  # this client goes on asking the coordinator that it knows
                 raise
 
         return Attempts(
@@ -110,3 +130,20 @@ class AdminLink:
 
 def _moves(error: BaseException) -> bool:
     return isinstance(error, KafkaException) and error.args[0].code() in COORDINATOR_MOVES
+
+
+def _answered(asked: Mapping[TopicPartition, Future[Any]], timeout: float) -> dict[Place, int]:
+    """The offsets that have come, without those of the first leader that has none and of who is asked after it.
+
+    Not where the client is held: an error would keep it, with its threads, until garbage is collected.
+    """
+    found: dict[Place, int] = {}
+    try:
+        for place, answer in asked.items():
+            offset = answer.result(timeout).offset
+            if offset < 0:
+                break
+            found[place.topic, place.partition] = offset
+    except (KafkaException, FutureTimeout):
+        pass
+    return found

@@ -173,7 +173,8 @@ class ControlFeed:
         """The leaders' ends as asked for at `since` or later. Raises as LogOffsets.stable_ends, and what a slot has failed with.
 
         One question, for all that is followed, serves all who ask at about the same time: a reader's look is a writer's too.
-        Where not every leader answers it, each asks for its own.
+        It goes through the admin client, which is open anyway, so that those which list offsets can close while nothing
+        happens. Where not every leader answers it, each asks for its own, through those: they know how to find a new leader.
         """
         alone = self._looking.acquire(timeout=_ASK_AGAIN)
         try:
@@ -183,7 +184,7 @@ class ControlFeed:
             if known is not None:
                 return known
             together = alone and asked >= self._apart_until
-            found = self._offsets.stable_ends_at_once(read, _TOGETHER) if together else None
+            found = self._admin.stable_ends(read, _TOGETHER) if together else None
             if found is None:
                 if together:
                     self._apart_until = clock.now() + _APART

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
-from keyorder.connector.control.control_reader import ControlMessage
+from keyorder.connector.control.control_reader import ControlMessage, Look
 from keyorder.connector.link import ClusterLink, ControlSubscription, cluster_link
 from keyorder.connector.link.cluster_link import _identity, _registry
 from keyorder.connector.link.control_writer import ControlWriter
@@ -198,6 +198,32 @@ def test_a_look_is_never_older_than_its_question(kafka: KafkaUnderTest, topic_na
     second = two.look()
     assert second.began >= now
     assert second.ends == {(topic_name, 0): 1}
+    link.close()
+
+
+def test_one_question_serves_all_and_needs_the_admin_client_alone(
+    kafka: KafkaUnderTest, topic_name: str, alone: None
+) -> None:
+    """Of all slots that somebody follows, so that they who follow others need not ask. Clients that list offsets can close."""
+    producer = topic_of(kafka, topic_name, 2)
+    link = ClusterLink(kafka.client_config())
+    one, two = link.subscribe(everything), link.subscribe(everything)
+    for partition, subscription in enumerate((one, two)):
+        subscription.add([(topic_name, partition)])
+        write(producer, topic_name, b"v", partition)
+        assert values(subscription, 1) == [b"v"]
+    until(lambda: all(each.covered for each in link._clients.feed._slots.values()))
+    looks: list[Look] = []
+
+    def without_the_others() -> bool:  # not at once where the machine is busy: each asks for its own then
+        link.offsets.close()
+        looks.append(one.look())
+        return not link.offsets._idle
+
+    until(without_the_others)
+    second = two.look(since=looks[-1].began)
+    assert (looks[-1].ends, second.ends) == ({(topic_name, 0): 1}, {(topic_name, 1): 1})
+    assert second.began == looks[-1].began
     link.close()
 
 

@@ -20,6 +20,7 @@ class AdminClient(Client):
 
     def __init__(self, config: dict[str, Any] | None = None, /, **kwargs: Any) -> None:
         super().__init__({**(config or {}), **kwargs})
+        self._leader_epochs: dict[tuple[str, int], int] = {}
 
     def poll(self, timeout: float | None = -1) -> int:
         """Nothing is served by it here."""
@@ -92,6 +93,50 @@ class AdminClient(Client):
             return {name: SimpleNamespace(name=name, value=value) for name, value in found.items()}
 
         return {r: self._ask(lambda r=r: describe(r), request_timeout) for r in resources}
+
+    def list_offsets(
+        self,
+        topic_partition_offsets: dict[TopicPartition, Any],
+        isolation_level: Any = None,
+        request_timeout: float = 60.0,
+        **_: Any,
+    ) -> dict[TopicPartition, Future]:
+        """As the real one, for ends: all answers come together, and of a leader that gave none an offset of -1001.
+
+        It goes on with the leader epochs that it knew first, and is refused by every later leader.
+        """
+        committed_only = getattr(isolation_level, "name", "") == "READ_COMMITTED"
+        futures = {place: Future() for place in topic_partition_offsets}
+        answers: dict[TopicPartition, tuple[Any, Any]] = {}
+
+        def one(place: TopicPartition, epoch: int, reply: Callable[..., None]) -> None:
+            log = self.cluster.log(place.topic, place.partition)
+            if log is None:
+                reply(place, None, KafkaError.UNKNOWN_TOPIC_OR_PART)
+            elif log.leader_epoch != epoch:
+                reply(place, None, KafkaError.FENCED_LEADER_EPOCH)
+            elif log.leader_back <= self.cluster.scheduler.now:
+                reply(place, log.stable_end if committed_only else log.end, None)
+
+        def came(place: TopicPartition, offset: int | None, code: int | None) -> None:
+            answers[place] = offset, None if code is None else KafkaException(KafkaError(code))
+            if len(answers) == len(futures):
+                end()
+
+        def end() -> None:
+            for place, future in futures.items():
+                offset, error = answers.get(place, (-1001, None))
+                future.set(SimpleNamespace(offset=offset, timestamp=-1, leader_epoch=None), error)
+
+        here().pass_turn()
+        for place in futures:
+            log = self.cluster.log(place.topic, place.partition)
+            epoch = self._leader_epochs.setdefault((place.topic, place.partition), log.leader_epoch if log else -1)
+            self.link(log.leader if log else 0).ask(
+                lambda reply, place=place, epoch=epoch: one(place, epoch, reply), came
+            )
+        self.cluster.scheduler.after(request_timeout, on_process, self.process, end)
+        return futures
 
     def list_consumer_groups(self, request_timeout: float = 60.0, **_: Any) -> Future:
         """As the real one."""
