@@ -70,7 +70,7 @@ class TimelineWriter:
         self.topic, self._timeout = topic, timeout
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._config = config
-        self._ended = False  # fenced, or after another fatal error: its client can do nothing more
+        self._ended = False  # fenced, not started, or after another fatal error: its client can do nothing more
         self._producer = Producer(
             {
                 **connection_of(config),
@@ -89,11 +89,13 @@ class TimelineWriter:
         try:
             take_id(self._producer, CONTROL_TOPIC, self._timeout)
         except KafkaException as raised:
-            error = translate(
-                raised.args[0], "use", f"transactional id keyorder-controller-{self.topic}", self._bootstrap
-            )
+            self._ended = True
+            held = f"transactional id keyorder-controller-{self.topic}"
+            error = translate(raised.args[0], "use", held, self._bootstrap)
             if isinstance(error, BrokerUnreachableError):
-                error = refusal(self._config) or error  # a certificate may have run out since the cluster was asked
+                # A certificate may have run out since the cluster was asked.
+                silent = f"the coordinator of {held} has not given it for {self._timeout:g} s: {raised.args[0].name()}"
+                error = refusal(self._config) or BrokerUnreachableError(self._bootstrap, silent)
             raise error from raised
 
     def write(self, timeline: Timeline, step: str = "timeline", data: Iterable[DataRecord] = ()) -> None:

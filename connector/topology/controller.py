@@ -16,10 +16,10 @@ from ...partitioner.changes.terms import ChangeTerms
 from ...partitioner.epochs import Retirement, Slice
 from ...partitioner.errors import (
     BrokerUnreachableError,
+    ChangeLateError,
     ControllerFencedError,
     KafkaOperationError,
     KeyorderError,
-    WriterLateError,
 )
 from ..control.control_topics import ensure, record_limit
 from ..control.rights import require_controller
@@ -47,8 +47,8 @@ class TopologyController:
     def change(self, count: int, terms: ChangeTerms | None = None, retirement: Retirement | None = None) -> Change:
         """Bring the topic to `count` partitions; resumes or gives up what a killed controller left.
 
-        Raises CountError, UnmanagedTopicError, TimelineTooLargeError, WriterLateError, TruncationError,
-        ControllerFencedError, NotAuthorizedError, BrokerUnreachableError.
+        Raises CountError, UnmanagedTopicError, TimelineTooLargeError, ChangeLateError (WriterLateError for writers),
+        TruncationError, ControllerFencedError, NotAuthorizedError, BrokerUnreachableError.
         """
         terms = terms or ChangeTerms()
         self._log.restart()
@@ -136,4 +136,4 @@ class TopologyController:
             raise error
         self._log.note(f"start over: {error}")
         if self._log.seconds() > terms.timeout:
-            raise WriterLateError(self.topic, ("(control topic)",), self._log.seconds()) from error
+            raise ChangeLateError(self.topic, str(error), self._log.seconds()) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any, Protocol
 
@@ -51,6 +51,8 @@ from .results import Change, StepLog
 
 _LOG = logging.getLogger("keyorder.controller")
 
+# How long a timeline that was written may take to show, in seconds: its transaction's end has yet to reach its partition.
+_SHOWN_WITHIN = 15.0
 # How long stamps are awaited, in seconds. They save a lease's wait; where none come that is waited for.
 _STAMPS_TIMEOUT = 5.0
 
@@ -103,6 +105,7 @@ class ControllerRun:
         self._actions: deque[events.Action] = deque()
         self._timeline: Timeline | None = None
         self._awaited: Timeline | None = None
+        self._written = "", 0.0  # what that is, and when it was written
         self._stamp: Stamp | None = None
         self._look: Look | None = None
         self._clock_key = f"clock:{uuid.uuid4().hex}".encode()
@@ -171,8 +174,11 @@ class ControllerRun:
     def _listen(self, timeout: float) -> None:
         for message in self._reader.poll(timeout):
             self._take(message)
-        if self._awaited is not None and self._timeline == self._awaited:
-            self._visible(self._awaited)
+        if self._awaited is not None:
+            if self._timeline == self._awaited:
+                self._visible(self._awaited)
+            else:
+                self._still_hidden(self._awaited)
         if self._look is not None and self._reader.reached(self._look):
             look, self._look = self._look, None
             self._step(events.WritersLooked(look.began))
@@ -180,6 +186,18 @@ class ControllerRun:
         if self._machine.phase not in (events.Phase.DONE, events.Phase.FAILED, events.Phase.BEGIN):
             self._step(events.WritersRead())
         self._log.waiting(self._machine.waits)
+
+    def _still_hidden(self, timeline: Timeline) -> None:
+        """A decided transaction shows when its coordinator has told the partition's leader, and either may be away.
+
+        Whoever begins anew is given the transactional id only when that was done.
+        """
+        name, at = self._written
+        topic, partition = timeline_slot(self._topic)
+        what, seconds = f"{name.upper()} of epoch {timeline.last_number} in {topic}[{partition}]", clock.now() - at
+        if seconds >= _SHOWN_WITHIN:
+            raise UnknownResultError(f"{what} has not shown within {seconds:.0f} s")
+        self._log.awaiting(f"{what} to show", seconds)
 
     def _visible(self, timeline: Timeline) -> None:
         self._awaited = None
@@ -219,8 +237,7 @@ class ControllerRun:
 
     def _carry_out(self, action: events.Action) -> None:
         if isinstance(action, events.WriteTimeline):
-            self._awaited = action.timeline
-            self._writer.write(action.timeline, self._name_of(action.timeline))
+            self._write(action.timeline, self._name_of(action.timeline))
         elif isinstance(action, events.EnsurePartitions):
             self._ensure_partitions(action.count, action.asked)
             crash_point("partitions-created")
@@ -249,8 +266,12 @@ class ControllerRun:
         crash_point("rehome-read")
         # In one transaction with the release: a plain producer's late tombstone would erase a live value after a growth has
         # used the partition again.
-        self._awaited = action.timeline
-        self._writer.write(action.timeline, "rehome", records)
+        self._write(action.timeline, "rehome", records)
+
+    def _write(self, timeline: Timeline, name: str, data: Iterable[DataRecord] = ()) -> None:
+        self._awaited = timeline
+        self._writer.write(timeline, name, data)
+        self._written = name, clock.now()
 
     def _name_of(self, timeline: Timeline) -> str:
         if timeline.change is not None:

@@ -64,7 +64,13 @@ class StepLog:
         self.steps: list[ChangeStep] = []
         self._progress = progress
         self._waits: dict[tuple[str, bool], tuple[float, float]] = {}  # from when to when each writer was waited for
-        self._told: set[tuple[str, bool]] = set()
+        self._told: set[object] = set()
+
+    def awaiting(self, what: str, seconds: float) -> None:
+        """This is waited for since so long. What is for more than a moment is told to `progress`, once."""
+        if seconds >= _A_MOMENT and what not in self._told:
+            self._told.add(what)
+            self._say(f"waiting for {what}")
 
     def waiting(self, waits: Iterable[WriterWait]) -> None:
         """These are waited for now. One that is for more than a moment is told to `progress`, once."""

@@ -27,7 +27,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..epochs import ChangePhase, Retirement, Slice
-from ..errors import CountError, KeyorderError, TimelineTooLargeError, TruncationError, WriterLateError
+from ..errors import (
+    ChangeLateError,
+    CountError,
+    KeyorderError,
+    TimelineTooLargeError,
+    TruncationError,
+    WriterLateError,
+)
 from ..modes import Mode
 from ..records.timeline_record import encode_timeline
 from ..routing import Routing
@@ -64,6 +71,7 @@ from .terms import ChangeTerms, longest_hold
 _LONG_OFFSET = 2**47
 # How long after its stamp a timeline may become visible: the `transaction.timeout.ms` of controllers, in seconds.
 STAMP_TO_VISIBLE_S = 5.0
+_NO_CUTS = "a leader of the partitions that keys leave or enter does not answer"
 
 
 class ChangeMachine:
@@ -104,6 +112,7 @@ class ChangeMachine:
         self._deadline = now
         self._prepared_at = now
         self._failure: KeyorderError | None = None
+        self._awaited = "two view ages since the epoch before are not over"
 
     def step(self, event: Event, now: float) -> list[Action]:
         """Take one event. Raises IllegalEventError, with nothing changed, for one that the phase does not know."""
@@ -278,7 +287,9 @@ class ChangeMachine:
             self._looking_for |= expired
             return [LookAtWriters()]
         if now - self._began >= self.terms.timeout:
-            return self._abort(WriterLateError(self.topic, self.late or ("(partitions)",), now - self._began))
+            return self._abandon(
+                now, "" if self._partitions_ready else "the new partitions have no leaders that answer"
+            )
         assert self._may_commit_from is not None
         if silent or not self._partitions_ready or now < self._may_commit_from:
             return []
@@ -319,14 +330,13 @@ class ChangeMachine:
             return [ReadCuts(self._cut_partitions())]
         if now >= self._deadline:
             members = [self.writers.get(nonce) for nonce in missing]
-            self.late = tuple(sorted(m.lease.writer for m in members if m is not None)) or ("(no look finished)",)
-            out_of_time = now - self._began >= self.terms.timeout
-            return self._abort(WriterLateError(self.topic, self.late, now - self._began) if out_of_time else None)
+            self.late = tuple(sorted(m.lease.writer for m in members if m is not None))
+            return self._abandon(now, "the writers' control topic could not be read to its end")
         return []
 
     def _cutting(self, _: Event, now: float) -> list[Action]:
         """No leader answered yet; the held records do not wait for ever."""
-        return self._abort(None) if now >= self._deadline else []
+        return self._abandon(now, _NO_CUTS) if now >= self._deadline else []
 
     def _cut(self, event: CutsRead, now: float) -> list[Action]:
         """`ends` = max(high watermark, what READY reports); a watermark below that is truncation: stop and alarm."""
@@ -338,7 +348,7 @@ class ChangeMachine:
             if marks.get(q, offset) < offset:
                 return self._abort(TruncationError(self.topic, q, marks[q], offset))
         if now >= self._deadline:
-            return self._abort(None)
+            return self._abandon(now, _NO_CUTS)
         if self.piece is not None:
             self.phase = Phase.COPYING
             return [CopySlice(self.piece, marks, self.timeline.given_up(), self._deadline)]
@@ -351,13 +361,25 @@ class ChangeMachine:
 
     def _too_late(self, _: CopyTooLate, now: float) -> list[Action]:
         """The next attempt has more time; when all of it is over, the slice is what was late."""
-        out_of_time = now - self._began >= self.terms.timeout
-        return self._abort(WriterLateError(self.topic, ("(copying)",), now - self._began) if out_of_time else None)
+        return self._abandon(now, "the values of a slice could not be read in time")
 
     def _committed(self, event: TimelineVisible, now: float) -> list[Action]:
         self.timeline = event.timeline
         self.phase = Phase.DONE
         return [Finish(event.timeline, changed=True)]
+
+    def _abandon(self, now: float, awaited: str) -> list[Action]:
+        """Give a late attempt up. When all the time is over that is an error, of the writers that are late.
+
+        awaited: what it waited for where no writer is late; "" for what kept the attempt before it.
+        """
+        self._awaited = awaited or self._awaited
+        seconds = now - self._began
+        if seconds < self.terms.timeout:
+            return self._abort(None)
+        if self.late:
+            return self._abort(WriterLateError(self.topic, self.late, seconds))
+        return self._abort(ChangeLateError(self.topic, self._awaited, seconds))
 
     def _abort(self, failure: KeyorderError | None) -> list[Action]:
         """Give the attempt up; with a failure this is the end, without one the next attempt follows."""

@@ -25,6 +25,7 @@ from .order import (
 )
 from .peer import (
     BrokerUnreachableError,
+    ChangeLateError,
     ControllerFencedError,
     HostUnknownError,
     IneligibleWriterError,
@@ -55,6 +56,7 @@ __all__ = [
     "AssignmentError",
     "BrokerUnreachableError",
     "Cause",
+    "ChangeLateError",
     "ConfigError",
     "ConsentNeededError",
     "ControllerFencedError",

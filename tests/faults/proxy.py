@@ -46,6 +46,7 @@ APIS = {
     "AddPartitionsToTxn": 24,
     "AddOffsetsToTxn": 25,
     "EndTxn": 26,
+    "WriteTxnMarkers": 27,
     "TxnOffsetCommit": 28,
     "ConsumerGroupHeartbeat": 68,
 }

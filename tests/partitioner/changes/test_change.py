@@ -23,7 +23,13 @@ from keyorder.partitioner.changes.events import (
 )
 from keyorder.partitioner.changes.terms import ChangeTerms
 from keyorder.partitioner.epochs import ChangePhase, Epoch
-from keyorder.partitioner.errors import CountError, TimelineTooLargeError, TruncationError, WriterLateError
+from keyorder.partitioner.errors import (
+    ChangeLateError,
+    CountError,
+    TimelineTooLargeError,
+    TruncationError,
+    WriterLateError,
+)
 from keyorder.partitioner.records.control_records import LeaseState
 from keyorder.partitioner.writers.members import WriterSet
 from support.change_rig import RETIRED, START, Rig
@@ -232,13 +238,16 @@ def test_a_roll_call_that_does_not_end_is_given_up_at_the_timeout() -> None:
 
 
 def test_partitions_that_come_after_the_roll_call_was_given_up_change_nothing() -> None:
-    """Making them took longer than the whole change was allowed to."""
+    """Making them took longer than the whole change was allowed to: that is named, and no writer is."""
     rig = Rig(terms=ChangeTerms(timeout=30))
     rig.started()
     rig.visible()
     rig.read(later=30)
     assert rig.step(PartitionsReady()) == []
-    assert "(partitions)" in str(_only(rig.visible(), Fail).error)
+    error = _only(rig.visible(), Fail).error
+    assert not isinstance(error, WriterLateError)
+    assert isinstance(error, ChangeLateError)
+    assert error.awaited == "the new partitions have no leaders that answer"
 
 
 @pytest.mark.kip("K903-06")
@@ -334,7 +343,29 @@ def test_no_look_by_the_deadline_ends_the_attempt_too() -> None:
     rig.visible()
     assert rig.read(later=4.9) == []
     assert _only(rig.read(later=0.1), WriteTimeline).timeline.change is None
-    assert rig.machine.late == ("(no look finished)",)
+    assert rig.machine.late == ()
+
+
+def test_what_kept_the_last_attempt_is_named_when_all_time_is_over() -> None:
+    """Leaders that do not tell their ends, and no writer: each attempt is given up, and at last the change."""
+    rig = Rig(terms=ChangeTerms(5, 20, 12)).collecting("a")
+    rig.ready("a", rig.epoch)
+    rig.read()
+    assert rig.machine.phase is Phase.CUTTING
+    assert _only(rig.read(later=5), WriteTimeline).timeline.change is None
+    rig.lease("a")
+    rig.visible()
+    rig.lease("a")
+    rig.announced()
+    rig.visible()
+    rig.looked()
+    rig.ready("a", rig.epoch)
+    rig.read()
+    rig.read(later=10)
+    error = _only(rig.visible(), Fail).error
+    assert not isinstance(error, WriterLateError)
+    assert isinstance(error, ChangeLateError)
+    assert error.awaited == "a leader of the partitions that keys leave or enter does not answer"
 
 
 def test_the_deadline_stays_below_every_transactional_writers_timeout() -> None:

@@ -17,7 +17,7 @@ from keyorder.partitioner.changes.events import (
 )
 from keyorder.partitioner.changes.terms import ChangeTerms
 from keyorder.partitioner.epochs import ChangePhase, Slice
-from keyorder.partitioner.errors import TruncationError, WriterLateError
+from keyorder.partitioner.errors import ChangeLateError, TruncationError
 from keyorder.partitioner.modes import Mode
 from keyorder.partitioner.timeline import Timeline
 from support.change_rig import RETIRED, TERMS, Rig
@@ -83,7 +83,8 @@ def test_a_slice_that_is_late_is_tried_again_with_more_time_and_then_given_up() 
     assert deadlines == [5, 10, 20]
     (failed,) = after
     assert isinstance(failed, Fail)
-    assert isinstance(failed.error, WriterLateError)
+    assert isinstance(failed.error, ChangeLateError)
+    assert failed.error.awaited == "the values of a slice could not be read in time"
 
 
 def test_a_growth_that_uses_the_partition_again_calls_it_off() -> None:
