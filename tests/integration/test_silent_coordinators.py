@@ -30,6 +30,7 @@ sys.stdin.readline()
 try:
     groups.reset(topic, topic, Target(Point.EARLIEST))
 except KeyorderError as error:
+    print(error, file=sys.stderr)
     print(type(error).__name__, flush=True)
 sys.stdin.readline()
 for _ in range(5):
@@ -46,13 +47,24 @@ def lone(start_kafka: Callable[[ClusterSpec], KafkaUnderTest]) -> Iterator[Kafka
 
 
 @pytest.fixture
-def silence(lone: KafkaUnderTest) -> Iterator[Callable[[int], None]]:
-    """The broker stands still with SIGSTOP and goes on with SIGCONT."""
-    yield lambda sig: lone.kill_broker(1, sig)
-    lone.kill_broker(1, signal.SIGCONT)
+def strike(lone: KafkaUnderTest) -> Iterator[Callable[[signal.Signals], None]]:
+    """Sends the broker a signal. However the test ends, the next one finds a broker that runs."""
+    sent: list[signal.Signals] = []
+
+    def send(sig: signal.Signals) -> None:
+        sent.append(sig)
+        lone.kill_broker(1, sig)
+
+    yield send
+    if sent[-1:] == [signal.SIGSTOP]:
+        lone.kill_broker(1, signal.SIGCONT)
+    if signal.SIGKILL in sent:
+        lone.start_broker(1)  # one that was started again already is left alone
 
 
-def test_a_process_outlives_a_broker_that_restarts_slowly(lone: KafkaUnderTest, topic_name: str) -> None:
+def test_a_process_outlives_a_broker_that_restarts_slowly(
+    lone: KafkaUnderTest, topic_name: str, strike: Callable[[signal.Signals], None]
+) -> None:
     """A look at a group fails with the error of a cluster that is away, and succeeds when it is there again."""
     TopicAdmin(lone.client_config()).create(topic_name, 1)
     with subprocess.Popen(
@@ -62,7 +74,7 @@ def test_a_process_outlives_a_broker_that_restarts_slowly(lone: KafkaUnderTest, 
         assert asker.stdin is not None
         assert asker.stdout is not None
         assert asker.stdout.readline() == "asked\n"
-        lone.kill_broker(1)
+        strike(signal.SIGKILL)
         print(file=asker.stdin, flush=True)
         assert asker.stdout.readline() == "BrokerUnreachableError\n"
         lone.start_broker(1)
@@ -79,7 +91,10 @@ REQUESTS: dict[str, Callable[[AdminLink, str], object]] = {
 
 @pytest.mark.parametrize("ask", REQUESTS.values(), ids=list(REQUESTS))
 def test_what_a_coordinator_has_not_answered_is_never_sent(
-    lone: KafkaUnderTest, topic_name: str, silence: Callable[[int], None], ask: Callable[[AdminLink, str], object]
+    lone: KafkaUnderTest,
+    topic_name: str,
+    strike: Callable[[signal.Signals], None],
+    ask: Callable[[AdminLink, str], object],
 ) -> None:
     """The request ends in time; when the coordinator is there again the next is answered, and the old one changes nothing."""
     TopicAdmin(lone.client_config()).create(topic_name, 1)
@@ -88,10 +103,10 @@ def test_what_a_coordinator_has_not_answered_is_never_sent(
         topic_name, [TopicPartition(topic_name, 0, 0)], 120
     )  # the library knows the coordinator from now on
     link = AdminLink(lone.client_config())
-    silence(signal.SIGSTOP)
+    strike(signal.SIGSTOP)
     with pytest.raises(KafkaException, match="has not answered for 1 s"):
         ask(link, topic_name)
-    silence(signal.SIGCONT)
+    strike(signal.SIGCONT)
     assert link.describe_group(topic_name, 120).state.name == "EMPTY"
     consumer = Consumer({**lone.client_config(), "group.id": topic_name})
     (committed,) = consumer.committed([TopicPartition(topic_name, 0)], timeout=120)
@@ -111,7 +126,11 @@ OPEN = ("automatic", "on its way", "in on_revoke")
 
 @pytest.mark.parametrize("sig", [signal.SIGSTOP, signal.SIGKILL], ids=["stands still", "is killed"])
 def test_close_ends_without_the_coordinator(
-    lone: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, sig: signal.Signals
+    lone: KafkaUnderTest,
+    topic_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    strike: Callable[[signal.Signals], None],
+    sig: signal.Signals,
 ) -> None:
     """Whatever is to be committed: nothing is then, and none of it counts as committed when the broker is back."""
     monkeypatch.setattr(consumer_module, "_CLOSE_PATIENCE", 1.0)
@@ -143,7 +162,7 @@ def test_close_ends_without_the_coordinator(
     for consumer in members.values():
         read(consumer, 10)
 
-    lone.kill_broker(1, sig)
+    strike(sig)
     closed: set[str] = set()
 
     def close(name: str) -> None:
@@ -158,7 +177,7 @@ def test_close_ends_without_the_coordinator(
     for thread in closing:
         thread.join(120)
     if sig == signal.SIGSTOP:
-        lone.kill_broker(1, signal.SIGCONT)
+        strike(signal.SIGCONT)
     else:
         lone.start_broker(1)
     assert closed == set(members)
