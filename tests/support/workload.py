@@ -182,8 +182,9 @@ class Workload:
 
     def _change(self, what: str, count: int, env: Mapping[str, str] | None) -> int:
         code = (
-            "import json, sys; from keyorder import TopicAdmin; "
-            "getattr(TopicAdmin(json.loads(sys.argv[1])), sys.argv[4])(sys.argv[2], int(sys.argv[3]))"
+            "import json, sys; from keyorder import TopicAdmin; from keyorder.connector import clock; began = clock.now(); "
+            "say = lambda step: print(f'{clock.now() - began:.1f} s: {step}', file=sys.stderr); "
+            "getattr(TopicAdmin(json.loads(sys.argv[1]), say), sys.argv[4])(sys.argv[2], int(sys.argv[3]))"
         )
         config = json.dumps(self.kafka.client_config())
         command = [sys.executable, "-c", code, config, self.topic, str(count), what]
