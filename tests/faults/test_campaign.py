@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
-from faults import report
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from faults import report, workloads
 from faults.campaign import PAGE, RECORD, Episode, Round, phases_struck, plan
 from faults.change import PHASES, Step
+from faults.cluster import FaultyCluster
 from faults.nemesis import FAULTS, REQUESTS, Strike
 from faults.proxy import Effect, Rule, Way
 
@@ -48,6 +53,32 @@ def test_what_was_struck_least_comes_first() -> None:
 def test_each_request_has_its_faults() -> None:
     """A request that is to be held or to lose its answer is among the faults by its name."""
     assert {f"{how}-{name}" for how in ("hold", "lose") for name in REQUESTS} <= FAULTS.keys()
+
+
+class Moving:
+    """A client of a topic with one partition, whose leader has just begun to be that."""
+
+    def __init__(self, _: object) -> None:
+        self._answers = [KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, retriable=True)), (0, 7)]
+
+    def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None})})
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        answer = self._answers.pop(0)
+        if isinstance(answer, KafkaException):
+            raise answer
+        return answer
+
+    def close(self) -> None: ...
+
+
+def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look at how far a group has come ends no episode."""
+    monkeypatch.setattr(workloads, "Consumer", Moving)
+    kafka = cast(FaultyCluster, SimpleNamespace(client_config=dict))
+
+    assert workloads.ends(kafka, "t") == {0: 7}
 
 
 def an_episode(wrong: str = "") -> Episode:

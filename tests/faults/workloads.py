@@ -12,6 +12,7 @@ from faults.cluster import PATIENCE, FaultyCluster
 from keyorder.connector import clock
 from keyorder.connector.verify.events import decode_value
 from keyorder.connector.verify.verdict import Verdict
+from support.asking import answered
 from support.workload import Worker, Workload
 
 # A timeout beyond the faults and what a busy machine adds: which of the records that are given up are in the log, and how
@@ -136,8 +137,12 @@ def ends(kafka: FaultyCluster, topic: str) -> dict[int, int]:
     """The end of each partition that a reader of committed records sees."""
     consumer = Consumer({**kafka.client_config(), "group.id": "ends", "log_level": 0})
     try:
-        partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
-        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=120)[1] for p in partitions}
+        partitions = answered(lambda: consumer.list_topics(topic, timeout=120).topics[topic].partitions)
+        # One that was just made, or moves, may have a leader that does not know of it yet.
+        return {
+            p: answered(lambda p=p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=120))[1]
+            for p in partitions
+        }
     finally:
         consumer.close()
 
@@ -147,7 +152,7 @@ def values(kafka: FaultyCluster, topic: str) -> dict[str, list[int]]:
     consumer = Consumer({**kafka.client_config(), "group.id": "values", "enable.partition.eof": True, "log_level": 0})
     found: dict[str, list[int]] = defaultdict(list)
     try:
-        partitions = set(consumer.list_topics(topic, timeout=120).topics[topic].partitions)
+        partitions = set(answered(lambda: consumer.list_topics(topic, timeout=120).topics[topic].partitions))
         consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
         while partitions:
             for message in consumer.consume(1000, 0.5):
