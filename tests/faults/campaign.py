@@ -121,6 +121,7 @@ def _round(load: Load, name: str, aim: str, chance: random.Random) -> Round:
             threading.Event().wait(FAULTS[name].seconds)  # how long it lasts is the fault's own
             ended = clock.now()
         while not changes[-1].succeeded(PATIENCE):
+            print(f"  a controller of {load.run.topic} has ended: {changes[-1].notes[-5:]}", flush=True)
             assert len(changes) < 10, [c.notes[-5:] for c in changes]
             changes.append(ChangeProcess(config, load.run.topic, count))
         assert load.run.count() == count

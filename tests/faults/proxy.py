@@ -238,7 +238,7 @@ class Network:
         ]
         try:
             await asyncio.gather(*pumps)
-        except (Reset, ConnectionError):
+        except (Reset, OSError):  # its end may have gone by the time that it is shut
             pass
         finally:
             for pump in pumps:
