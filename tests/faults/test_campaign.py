@@ -59,7 +59,7 @@ class Moving:
     """A client of a topic with one partition, whose leader has just begun to be that."""
 
     def __init__(self, _: object) -> None:
-        self._answers = [KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, retriable=True)), (0, 7)]
+        self._answers = [KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)), (0, 7)]
 
     def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None})})
