@@ -175,6 +175,7 @@ class WriterSession(threading.Thread):
         self._waiting: dict[str, Event] = {}
         self._refused: dict[str, KeyorderError] = {}
         self._look: tuple[Look, int] | None = None
+        self._checked: Look | None = None
         self._stopping = Event()
         self._let_go = False
         self._slot = writer_slot(writer.writer_id, settings.transactional_id)
@@ -388,7 +389,7 @@ class WriterSession(threading.Thread):
             case events.Look(number, topics):
                 self._look = self._reader.look(self._followed(topics)), number
             case events.CheckLogs(topics, since):
-                self._reader.look(self._followed(topics), _LOOK_AGAIN_SECONDS, since)
+                self._check_logs(self._followed(topics), since)
             case events.FindPartitions(topic):
                 self._find_partitions(topic)
             case events.Refused(topic, error):
@@ -411,6 +412,18 @@ class WriterSession(threading.Thread):
     def _followed(self, topics: Iterable[str]) -> set[Slot]:
         """Where this writer's leases and the timelines of these topics are."""
         return {self._slot, *(timeline_slot(topic) for topic in topics)}
+
+    def _check_logs(self, slots: set[Slot], since: float) -> None:
+        """See that the logs are those of before, and that what they had the last time has been read since.
+
+        A fetch whose answer does not come is given up by the client library after a minute or more. A change would wait
+        for a writer that has not heard of it, and goes on sending.
+        """
+        before, self._checked = self._checked, None
+        if before is not None:
+            for message in self._reader.pass_markers(before):
+                self._take(message)
+        self._checked = self._reader.look(slots, _LOOK_AGAIN_SECONDS, since)
 
     def _find_partitions(self, topic: str) -> None:
         try:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import pytest
 from faults.cluster import PATIENCE, FaultyCluster
 from faults.proxy import Effect, Rule, Way
-from keyorder import TopicAdmin
+from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.errors import ChangeLateError
 from keyorder.partitioner.errors import WriterLateError
 from support.groups import QUICK
+from support.holding import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.process_supplier("a broker behind a proxy")]
 
@@ -64,3 +65,22 @@ def test_a_silent_coordinator_ends_a_change_in_time(
         except ChangeLateError:
             continue
     assert after == 2
+
+
+def test_a_writer_whose_fetch_is_not_answered_gets_ready_all_the_same(broker: FaultyCluster, topic_name: str) -> None:
+    """With its renewals it sees that the logs went on, and it reads by another connection what the fetch has not brought."""
+    config = broker.client_config()
+    admin = TopicAdmin(config)
+    admin.create(topic_name, 1, config=QUICK)
+    patient = {"client.id": "patient", "socket.timeout.ms": 300_000, "keyorder.lease.renew.interval.ms": 1_000}
+    silent = Rule(Effect.HOLD, Way.ANSWER, frozenset({"Fetch"}), "patient", limit=1)
+    with OrderedProducer({**config, **patient}) as producer:
+        producer.produce(topic_name, b"v", "k")
+        assert producer.flush(PATIENCE) == 0
+        broker.network.apply([silent])
+        until(lambda: len(silent.hits) == 1)
+
+        assert admin.expand(topic_name, 2).after == 2
+
+        assert len(silent.hits) == 1
+        broker.network.lift([silent])
