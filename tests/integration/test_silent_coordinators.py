@@ -20,6 +20,7 @@ from support.groups import QUICK, group_config, read, send
 ASKER = """
 import sys
 from keyorder import GroupAdmin, KeyorderError
+from keyorder.errors import BrokerUnreachableError
 from keyorder.connector.groups.resetting import Point, Target
 
 servers, topic = sys.argv[1:]
@@ -33,8 +34,13 @@ except KeyorderError as error:
     print(error, file=sys.stderr)
     print(type(error).__name__, flush=True)
 sys.stdin.readline()
-for _ in range(5):
-    groups.reset(topic, topic, Target(Point.EARLIEST))
+answers = 0
+while answers < 5:
+    try:
+        groups.reset(topic, topic, Target(Point.EARLIEST))
+        answers += 1
+    except BrokerUnreachableError as error:
+        print(error, file=sys.stderr)  # a broker that is busy with its start: ask again
 """
 
 
