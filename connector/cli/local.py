@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -98,9 +97,7 @@ def _start(
     version = kafka_version or (state.version if state else DEFAULT_KAFKA_VERSION)
     with _progress(version) as progress:
         cluster = LocalCluster(folder, brokers=count, version=version, port=port, progress=progress)
-        # A terminal that is closed or a polite kill must not cut the start in two.
-        with _signals_as_interrupt():
-            cluster.start()
+        cluster.start()
     started = load_state(folder)
     assert started is not None
     document = {**_document(folder, started), "already_running": False}
@@ -108,15 +105,14 @@ def _start(
         cluster.detach()
         _show(output, started, document)
         return
-    with _signals_as_interrupt():
-        try:
-            _show(output, started, document)
-            sys.stdout.flush()
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            pass  # the way to end a foreground cluster
-        finally:
-            cluster.stop()
+    try:
+        _show(output, started, document)
+        sys.stdout.flush()
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        pass  # the way to end a foreground cluster
+    finally:
+        cluster.stop()
 
 
 @local.command()
@@ -213,22 +209,6 @@ def _document(folder: Path, state: ClusterState) -> dict[str, Any]:
             for node in state.nodes
         ],
     }
-
-
-@contextmanager
-def _signals_as_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the block as Ctrl-C does, so that its brokers are stopped."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 @contextmanager

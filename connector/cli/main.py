@@ -17,6 +17,7 @@ from ..._version import __version__
 from ...partitioner.errors import KeyorderError, OrderError, UsageError
 from ..interruptible import raise_lost
 from .output import echo_wrapped, emit_json, error_document, wants_json
+from .signals import interrupted_by_signals
 
 # Name of a command: "module below keyorder:click command". Imported when called for, so that one
 # command does not wait for the libraries of all.
@@ -75,7 +76,7 @@ def exit_code(error: BaseException) -> int:
         return REFUSED
     if isinstance(error, (UsageError, click.UsageError)):
         return USAGE
-    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+    if isinstance(error, (KeyboardInterrupt, InterruptedError, click.Abort)):
         return INTERRUPTED
     library = sys.modules.get("confluent_kafka")  # not imported by commands that need no client
     if library is None or not isinstance(error, library.KafkaException):
@@ -93,12 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(words: list[str]) -> int:
     try:
         try:
-            result = cli.main(words, prog_name="keyorder", standalone_mode=False)
+            with interrupted_by_signals():
+                result = cli.main(words, prog_name="keyorder", standalone_mode=False)
         except SystemError as error:
             raise_lost(error)
         # Without its standalone mode click hands back the code of ctx.exit(code).
         return result if isinstance(result, int) else DONE
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, InterruptedError):  # the last where the client library loses the second
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except click.ClickException as error:

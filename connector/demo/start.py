@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from rich.console import Console
 
@@ -32,7 +30,6 @@ def run_demo(settings: DemoSettings, console: Console, keep: bool = False) -> Ou
     check_before(settings)
     board = Board(settings.seconds)
     with ExitStack() as stack:
-        stack.enter_context(_signals_as_interrupt())
         show = stack.enter_context(Show(board, console))
         if settings.bootstrap_servers is None:
             show.stage(f"starting {settings.brokers} Kafka broker(s)")
@@ -61,22 +58,3 @@ def _fetching(show: Show, board: Board) -> Callable[[int, int], None]:
             show.stage(f"fetching Kafka: {there / 1e6:.0f} of {needed / 1e6:.0f} MB")
 
     return told
-
-
-@contextmanager
-def _signals_as_interrupt() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the run as Ctrl-C does, so that nothing stays behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -15,7 +15,6 @@ from ...operations.forecast import ForcedDrain
 from ...operations.notices import Code, Notice, of_change
 from ..connecting import Connection, connection_options
 from ..output import echo_wrapped, emit_json, output_option
-from ..signals import interrupted_by_sigterm
 from ..topics_output import change_document, show_change, show_notices, steps_shown
 from .confirming import confirm
 from .plan_output import forced_document, plan_document, show_plan
@@ -118,11 +117,7 @@ def expand(
         _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
         return
     warnings = _warned(connection, timeline, partitions, Retirement(), accepted)
-    with (
-        interrupted_by_sigterm(),
-        steps_shown(topic, partitions) as progress,
-        TopicAdmin(connection.config, progress) as admin,
-    ):
+    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
         change = admin.expand(topic, partitions, connection.timeout)
         change = replace(change, warnings=warnings or change.warnings)
     if output == "json":
@@ -188,11 +183,7 @@ def shrink(
     warnings = _warned(connection, timeline, partitions, retirement, accepted)
     if lost is not None:
         confirm(topic, confirmation, lost.lines())
-    with (
-        interrupted_by_sigterm(),
-        steps_shown(topic, partitions) as progress,
-        TopicAdmin(connection.config, progress) as admin,
-    ):
+    with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
         change = admin.shrink(topic, partitions, immediate, retirement.groups, connection.timeout, delay_ms, force)
         if warnings:
             change = replace(change, warnings=warnings)
