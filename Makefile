@@ -12,7 +12,7 @@ EXTRAS ?= arrow,compact,connect,demo,jre,local,metrics,postgresql,spark
 OLDEST_CLIENT := $(shell sed -n 's/^ *"confluent-kafka>=\([0-9.]*\)".*/\1/p' pyproject.toml)
 UPSTREAM_ENV := build/upstream$(if $(CLIENT),-$(CLIENT))
 UPSTREAM_NEEDS := pytest-asyncio requests-mock avro six
-TYPED  := __init__.py __main__.py _version.py aio.py errors.py py.typed partitioner connector streaming compaction benchmarks
+TYPED  := __init__.py __main__.py _version.py aio.py errors.py metrics.py results.py py.typed partitioner connector streaming compaction benchmarks
 # Where it is set, the processes beside each other would compile every test file anew, each of them in each run.
 unexport PYTHONDONTWRITEBYTECODE
 # Broker tests mostly wait, so several processes share a core; JOBS=0 runs them one by one.
@@ -214,7 +214,8 @@ docs: $(STAMP)  ## tables and pages that are made from the code and its tests, a
 	@PYTHONPATH=tests $(BIN)/python tests/support/bench_table.py --write
 	@PYTHONPATH=tests $(BIN)/python tests/support/connect_cases.py --write
 	@PYTHONPATH=tests $(BIN)/python tests/support/connect_rest_rules.py --write
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -Im mkdocs build --quiet && echo "==> build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -Im mkdocs build --quiet \
+	    && echo "==> build/site; to read it: $(PYTHON) -m http.server --directory build/site, then http://localhost:8000/"
 
 screenshots: $(STAMP)  ## the pictures of the status page, the site, the report and the dashboard in docs/images, by a real Chromium
 	@PYTHONPATH=tests $(BIN)/python -m support.screenshots $(ONLY)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .connector.producing.producer import OrderedProducer
     from .connector.topology.results import Change
     from .partitioner.changes.plan import ChangePlan
+    from .partitioner.errors import *  # noqa: F403
     from .partitioner.errors import KeyorderError
     from .partitioner.layout import Layout
 
@@ -50,7 +51,7 @@ _HOME_OF = {
     "TopicDescription": ".connector.operations.description",
     "__version__": "._version",
 }
-_MODULES = ("aio", "errors")  # public ones, which `import keyorder` alone makes known too
+_MODULES = ("aio", "errors", "results")  # public ones, which `import keyorder` alone makes known too
 
 
 def __getattr__(name: str) -> object:
@@ -60,6 +61,10 @@ def __getattr__(name: str) -> object:
         return import_module(f".{name}", "keyorder")
     if name in _HOME_OF:
         return getattr(import_module(_HOME_OF[name], "keyorder"), name)
+    if name.endswith("Error"):  # each error is found beside the client that raises it, as KafkaException is
+        errors = import_module(".errors", "keyorder")
+        if name in errors.__all__:
+            return getattr(errors, name)
     raise AttributeError(f"module 'keyorder' has no attribute {name!r}")
 
 

@@ -132,6 +132,7 @@ def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
     api = (tmp_path / "api.html").read_text()
     for name in set(keyorder.__all__) - {"__version__"}:
         assert f'id="keyorder.{name}"' in api
+    assert {name for name in keyorder.results.__all__ if f'id="keyorder.results.{name}"' not in api} == set()
     for name in ("OrderedConsumer.gates", "aio.AIOProducer", "aio.AIOConsumer"):
         assert f'id="keyorder.{name}' in api
 
