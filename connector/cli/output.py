@@ -126,17 +126,22 @@ def _block(columns: Sequence[str], row: Sequence[str], width: int) -> str:
 
 
 def _broken(name: str, cell: str, width: int) -> str:
-    """A line of a block. A cell that is too wide goes on below itself: a terminal would break it within a word."""
+    """A line of a block. A cell that is too wide goes on below itself, one with a word that has no room beside the name stands
+    below that: a terminal would break within a word."""
     if len(name) + len(cell) <= width:
         return name + cell
-    return textwrap.fill(
+    longest = max(map(len, cell.split()))
+    beside = len(name) + longest <= width
+    indent = " " * (len(name) if beside else max(0, min(4, width - longest)))
+    text = textwrap.fill(
         cell,
         width,
-        initial_indent=name,
-        subsequent_indent=" " * len(name),
+        initial_indent=name if beside else indent,
+        subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return text if beside else f"{name.rstrip()}\n{text}"
 
 
 def _text(cell: object) -> str:

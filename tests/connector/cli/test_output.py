@@ -25,7 +25,7 @@ def test_a_table_that_fits_is_a_table() -> None:
 
 def test_a_table_that_does_not_fit_becomes_blocks() -> None:
     """Every name and number stays in one piece, to be copied."""
-    shown = table_or_blocks(COLUMNS, ROWS, 30)
+    shown = table_or_blocks(COLUMNS, ROWS, 32)
     assert " topic       orders-of-the-north\n partitions  12\n state       ordered\n\n topic " in shown
 
 
@@ -36,6 +36,16 @@ def test_a_list_in_a_block_is_broken_between_its_names() -> None:
     assert max(map(len, lines)) <= 60
     assert " ".join(" ".join(lines).split()) == f"topic orders writers {', '.join(names)}"
     assert [name for line in lines for name in names if name in line] == names
+
+
+def test_a_name_too_long_to_stand_beside_its_column_stands_whole_below_it() -> None:
+    """A screen would cut it short, and it is there to be copied."""
+    assert table_or_blocks(["topic", "groups (closed gates)"], [["orders", "billing-of-the-north (2)"]], 30) == (
+        " topic                  orders\n groups (closed gates)\n    billing-of-the-north (2)"
+    )
+    assert table_or_blocks(["groups (closed gates)"], [["billing-of-the-northern-town (2)"]], 30) == (
+        " groups (closed gates)\n  billing-of-the-northern-town\n  (2)"
+    )
 
 
 def test_offsets_in_a_block_are_broken_between_them() -> None:
