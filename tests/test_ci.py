@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,19 @@ def test_a_job_reads_the_checkout_and_writes_nothing() -> None:
     """No job has more rights than that, and each has a limit in time."""
     assert WORKFLOW["permissions"] == {"contents": "read"}
     assert all("permissions" not in job and job["timeout-minutes"] <= 240 for job in JOBS.values())
+
+
+@pytest.mark.parametrize(
+    ("parts", "made"),
+    [((), ["lint", "test"]), (("check", "compatibility"), ["check", "compatibility"]), (("test-docker",), [])],
+)
+def test_the_checks_run_by_parts(tmp_path: Path, parts: tuple[str, ...], made: list[str]) -> None:
+    """`.ci/run` without words does what a change has to pass; with words those targets alone. No engine: no container."""
+    for name, text in (("make", 'echo "made $1"'), ("docker", "exit 1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "KEYORDER_DOCKER_ENGINE": "/nowhere"}
+    done = subprocess.run([ROOT / ".ci" / "run", *parts], env=environment, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert [line.removeprefix("made ") for line in lines if line.startswith("made ")] == made
+    assert any("container suite was not run" in line for line in lines) == (parts in ((), ("test-docker",)))
