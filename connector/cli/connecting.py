@@ -17,6 +17,7 @@ from ...partitioner.errors import ConfigError
 from ..config import connection_of
 from ..metadata import cluster_metadata
 from ..refusals import HOSTS_WITHIN, ClusterAdmin
+from .output import echo_wrapped
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -189,7 +190,7 @@ def _settings(bootstrap_server: str, file: Path | None, properties: Mapping[str,
     connecting = connection_of(given)
     ignored = sorted(name for name in given if name not in connecting)
     if ignored:
-        click.echo(f"Ignored, since they do not concern the connection: {', '.join(ignored)}", err=True)
+        echo_wrapped(f"Ignored, since they do not concern the connection: {', '.join(ignored)}", err=True)
     settings = {name: value for name, value in given.items() if name in connecting}
     settings.setdefault("client.id", "keyorder-cli")
     settings["bootstrap.servers"] = bootstrap_server

@@ -17,7 +17,7 @@ from ..admin_link import AdminLink
 from ..consuming.consumer import OrderedConsumer
 from ..metadata import cluster_metadata
 from .connecting import Connection, connection_options, pairs
-from .output import output_option
+from .output import echo_wrapped, output_option
 
 CONSOLE_GROUP = "keyorder-console-"
 
@@ -107,7 +107,7 @@ def _delete(cluster: AdminLink, group: str) -> None:
         cluster.delete_group(group, 10)
     except KafkaException as raised:
         if raised.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-            click.echo(f"The group {group} of this run could not be deleted: {raised.args[0].str()}", err=True)
+            echo_wrapped(f"The group {group} of this run could not be deleted: {raised.args[0].str()}", err=True)
 
 
 def document_of(message: Message) -> dict[str, Any]:

@@ -43,4 +43,4 @@ def release(connection: Connection, topic: str, dry_run: bool, output: str) -> N
     else:
         echo_wrapped(f"Would release topic {topic}: nothing is in the way")
     for warning in done.warnings:
-        click.echo(f"WARNING: {warning}", err=True)
+        echo_wrapped(f"WARNING: {warning}", "  ", err=True)

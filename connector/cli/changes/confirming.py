@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import click
 
 from ....partitioner.errors import NotConfirmedError
+from ..output import echo_wrapped
 
 
 def confirm(topic: str, given: str | None, losing: Sequence[str]) -> None:
     """Say on stderr what will be lost, and return only if that was confirmed. Raises NotConfirmedError."""
     for line in losing:
-        click.echo(line, err=True)
+        echo_wrapped(line, err=True)
     if given is None and sys.stdin.isatty():
         given = click.prompt(f"Type {topic} to go on", default="", show_default=False, err=True)
     if given != topic:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+from pathlib import Path
 
+import keyorder
 import pytest
 from keyorder.connector.cli.changes.status import screenful
 from keyorder.connector.cli.output import echo_wrapped, fitted, table_or_blocks
@@ -80,6 +83,13 @@ def test_a_line_for_people_is_broken_between_words(monkeypatch: pytest.MonkeyPat
         lines = stream.getvalue().splitlines()
         assert len(lines) == (2 if terminal else 1)
         assert " ".join(line.strip() for line in lines) == said
+
+
+def test_each_line_on_stderr_is_broken_between_words() -> None:
+    """No command writes a sentence past the edge of a terminal; steps of a change and "Interrupted." are short."""
+    folder = Path(keyorder.__path__[0]) / "connector" / "cli"
+    plain = {path.name for path in folder.rglob("*.py") if re.search(r"click\.echo\(.*err=True", path.read_text())}
+    assert plain == {"main.py", "topics_drain.py", "topics_output.py"}
 
 
 def test_a_pipe_gets_a_table_however_wide() -> None:
