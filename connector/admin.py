@@ -246,8 +246,8 @@ class TopicAdmin:
         It does not look whether producers without keyorder write the topic, which would break the order of keys that move:
         `plan` does, in `stock` and `warnings`.
         timeout: seconds until it is given up. Raises CountError for a count below the present one, ChangeOpenError while
-        the topic goes to another count, UnmanagedTopicError, WriterLateError (writers were late, the layout is as it was),
-        ChangeLateError (something else was), TruncationError, ControllerFencedError and Kafka's own.
+        the topic goes to another count, UnmanagedTopicError, WriterLateError (writers were late, the layout is as it was;
+        ChangeLateError: something else was), TruncationError, ControllerFencedError and Kafka's own.
         """
         timeline = self._under_management(topic)
         if count < timeline.newest.count:

@@ -47,7 +47,7 @@ class TopologyController:
     def change(self, count: int, terms: ChangeTerms | None = None, retirement: Retirement | None = None) -> Change:
         """Bring the topic to `count` partitions; resumes or gives up what a killed controller left.
 
-        Raises CountError, UnmanagedTopicError, TimelineTooLargeError, ChangeLateError (WriterLateError for writers),
+        Raises CountError, UnmanagedTopicError, TimelineTooLargeError, WriterLateError (ChangeLateError for all but writers),
         TruncationError, ControllerFencedError, NotAuthorizedError, BrokerUnreachableError.
         """
         terms = terms or ChangeTerms()

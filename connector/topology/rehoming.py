@@ -121,7 +121,7 @@ class Rehomer:
     def run(self, terms: RehomingTerms) -> Rehomed:
         """Everything that may be re-homed now. Killed in between, the next run goes on: what was done is seen in the logs.
 
-        Raises ScanOutdatedError, ControllerFencedError (a growth took over), ChangeLateError and Kafka's errors.
+        Raises ScanOutdatedError, ControllerFencedError (a growth took over), WriterLateError and Kafka's errors.
         """
         self.plan()
         crash_point("rehome-scanned")

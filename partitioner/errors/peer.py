@@ -79,36 +79,40 @@ class KafkaOperationError(PeerError, StockError):
         return f"{self.operation}: {self.detail}"
 
 
-class ChangeLateError(PeerError):
-    """A change was given up because what it waited for did not come in time. The same call again resumes it.
+class WriterLateError(PeerError):
+    """A change was given up because writers did not answer in time. The layout is as it was; try again.
 
-    awaited: what that was, as half a sentence.
+    writers: their ids. seconds: how long the change has taken.
     """
 
     retriable = True
 
+    def __init__(self, topic: str, writers: tuple[str, ...], seconds: float) -> None:
+        super().__init__(topic, writers, seconds)
+        self.topic, self.writers, self.seconds = topic, writers, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"the change of {self.topic!r} was given up after {self.seconds:.0f} s, the layout is unchanged: "
+            f"no READY from {', '.join(self.writers)}; look at these processes, or raise --timeout"
+        )
+
+
+class ChangeLateError(WriterLateError):
+    """A change was given up because something else than a writer was late. The same call again resumes it.
+
+    It was told as a WriterLateError before, so that whoever catches that one meets it; `writers` is empty.
+    awaited: what did not come, as half a sentence.
+    """
+
     def __init__(self, topic: str, awaited: str, seconds: float) -> None:
-        super().__init__(topic, awaited, seconds)
-        self.topic, self.awaited, self.seconds = topic, awaited, seconds
+        super().__init__(topic, (), seconds)
+        self.args, self.awaited = (topic, awaited, seconds), awaited
 
     def __str__(self) -> str:
         return (
             f"the change of {self.topic!r} was given up after {self.seconds:.0f} s: {self.awaited}; the same command again "
             f"resumes it, `keyorder change status --topic {self.topic}` shows where it stands"
-        )
-
-
-class WriterLateError(ChangeLateError):
-    """A change was given up because writers did not answer in time. The layout is as it was; try again."""
-
-    def __init__(self, topic: str, writers: tuple[str, ...], seconds: float) -> None:
-        super().__init__(topic, f"no READY from {', '.join(writers)}", seconds)
-        self.args, self.writers = (topic, writers, seconds), writers
-
-    def __str__(self) -> str:
-        return (
-            f"the change of {self.topic!r} was given up after {self.seconds:.0f} s, the layout is unchanged: "
-            f"{self.awaited}; look at these processes, or raise --timeout"
         )
 
 
