@@ -23,6 +23,12 @@ from .timeline_record import require_known_timeline as require_known_timeline
 
 CONTROL_TOPIC = "_keyorder"
 WRITERS_TOPIC = "_keyorder_writers"
+# Where the exactly-once Spark sink notes its batches.
+MARKER_TOPIC = "_keyorder_spark"
+#: Kafka's own topics and keyorder's: no pattern of topics means them.
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", CONTROL_TOPIC, WRITERS_TOPIC, MARKER_TOPIC}
+)
 
 WAIVER = codec.record_kind(
     2,

@@ -24,9 +24,9 @@ from ...connector.messages import offset_of
 from ...connector.metadata import prefetch_metadata, wait_for_partitions
 from ...connector.refusals import ClusterAdmin
 from ...partitioner.errors import BrokerUnreachableError, CorruptRecordError, RecordVersionError
+from ...partitioner.records.control_records import MARKER_TOPIC
 from .task import transactional_id
 
-MARKER_TOPIC = "_keyorder_spark"
 # An unfinished transaction hides what lies behind it in its partition, so that not all tasks share a few.
 _PARTITIONS = 24
 _FORMAT = 1

@@ -21,7 +21,7 @@ from ...connector.log_offsets import LogOffsets
 from ...connector.refusals import ClusterAdmin
 from ...partitioner.errors import BrokerUnreachableError, PeerError, TopicNotFoundError
 from ...partitioner.gates.starts import flushed_epoch, metadata_of
-from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
+from ...partitioner.records.control_records import INTERNAL_TOPICS
 from ...partitioner.timeline import Timeline
 from ..client_options import check_client
 from .offsets import Place
@@ -31,8 +31,6 @@ from .timelines import TimelineReader
 T = TypeVar("T")
 _LOG = logging.getLogger("keyorder.streaming")
 _TIMEOUT = 10.0
-# Kafka's own internal topics and the control topics: no pattern means them.
-_INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state", CONTROL_TOPIC, WRITERS_TOPIC}
 
 
 class QueryCluster:
@@ -70,7 +68,7 @@ class QueryCluster:
         if subscription.pattern is not None:
             with translated("list", "topics", self._servers):
                 names = self._patiently(lambda: self._admin_client().list_topics(timeout=_TIMEOUT).topics)
-            topics = [t for t in names if t not in _INTERNAL and re.search(subscription.pattern, t)]
+            topics = [t for t in names if t not in INTERNAL_TOPICS and re.search(subscription.pattern, t)]
         counts = self._describe(topics)
         for topic in subscription.topics:
             if topic not in counts:

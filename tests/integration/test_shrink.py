@@ -17,6 +17,7 @@ from keyorder.connector.log_offsets import LogOffsets
 from keyorder.partitioner.errors import CountError, PartitionRefusedError
 from keyorder.partitioner.modes import Mode
 from support.cluster import KafkaUnderTest
+from support.groups import read
 from support.workload import Workload, assert_in_order
 
 QUICK = {"keyorder.view.age.ms": "300"}
@@ -139,7 +140,7 @@ def test_unkeyed_records_of_a_retired_partition_are_still_read(kafka: KafkaUnder
     group = {**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest"}
     with OrderedConsumer(group) as consumer:
         consumer.subscribe([topic_name])
-        values = {m.value() for m in consumer.consume(4, 30)}
+        values = {m.value() for m in read(consumer, 4)}
     assert values == {b"0", b"1", b"2", b"3"}
 
 

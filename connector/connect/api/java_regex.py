@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from ....partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
+from ....partitioner.records.control_records import INTERNAL_TOPICS
 
 _POSIX = {
     "Lower": "a-z", "Upper": "A-Z", "ASCII": "\\x00-\\x7f", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9",
@@ -28,10 +28,7 @@ _REPEAT = re.compile(r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})(?P<how>[?+]?)")
 _NAMED = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}")
 # What a pattern of topics does not mean, for the client library's topic.blacklist: Kafka's own topics, as in Java's
 # consumers, and keyorder's.
-NOT_MEANT = ",".join(
-    f"^{name}$"
-    for name in ("__consumer_offsets", "__transaction_state", "__share_group_state", CONTROL_TOPIC, WRITERS_TOPIC)
-)
+NOT_MEANT = ",".join(f"^{name}$" for name in sorted(INTERNAL_TOPICS))
 # Of names of topics.
 _LEGAL = string.ascii_letters + string.digits + "._-"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.streaming.sink.markers import Marker, encode_marker, ensure_marker_topic, marker_slot
 from support.cluster import KafkaUnderTest
 from support.connect_rig import MemorySink, alone, running, until, worker_settings
 
@@ -209,6 +210,11 @@ def test_a_pattern_of_topics_is_java_s(kafka: KafkaUnderTest, topic_name: str, t
     for topic in (other, wanted):
         TopicAdmin(kafka.client_config()).create(topic, 1)
         produce(kafka, topic, [("k", topic)])
+    ensure_marker_topic(kafka.client_config())
+    slot = marker_slot(topic_name)
+    marks = Producer(kafka.client_config())
+    marks.produce(slot[0], encode_marker(Marker(1, 1, "a")), topic_name.encode(), slot[1])
+    assert marks.flush(120) == 0
     raw = {"key.converter": "ByteArrayConverter", "value.converter": "ByteArrayConverter"}
     digits, every = f"{topic_name}-digits", f"{topic_name}-every"
     with alone(worker_settings(kafka, tmp_path)) as worker:

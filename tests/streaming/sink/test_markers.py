@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from keyorder.partitioner.records.control_records import MARKER_TOPIC
 from keyorder.streaming.sink.markers import (
-    MARKER_TOPIC,
     Marker,
     MarkerReader,
     encode_marker,
