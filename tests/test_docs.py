@@ -116,7 +116,7 @@ def test_every_error_is_documented() -> None:
 
 @pytest.mark.slow
 def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
-    """Every page is in the navigation, and each public name with its methods on the page of the Python API."""
+    """It opens with the first steps; every page is in the navigation, each public name with its methods on the API's page."""
     done = subprocess.run(
         [sys.executable, "-Im", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
         cwd=ROOT,
@@ -126,9 +126,10 @@ def test_the_site_builds_and_has_the_public_api(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
     navigation = (tmp_path / "index.html").read_text()
     assert {page for page in pages if f'href="{page}.html"' not in navigation} == set()
+    assert '<h1 id="get-started">' in navigation
     api = (tmp_path / "api.html").read_text()
     for name in set(keyorder.__all__) - {"__version__"}:
         assert f'id="keyorder.{name}"' in api

@@ -119,7 +119,7 @@ def main(only: str = "") -> None:
 def _site(window: Browser, folder: Path) -> None:
     words = [sys.executable, "-Im", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     subprocess.run(words, cwd=IMAGES.parents[1], check=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
-    pages = (("site", "concepts", WIDE, False), ("site-phone", "get-started", PHONE, True))
+    pages = (("site", "concepts", WIDE, False), ("site-phone", "index", PHONE, True))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:  # for its search
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for name, page, size, dark in pages:
