@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import keyorder
+import pytest
 import sqlalchemy as sa
 from keyorder import GroupAdmin, OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.groups.resetting import Point, Target
@@ -76,7 +77,8 @@ def test_the_transform_writes_each_record_once_and_in_order(kafka: KafkaUnderTes
     assert all(values == [b"%d EUR" % n for n in range(ROUNDS)] for values in seen.values())
 
 
-def test_the_service_handles_each_key_in_order(kafka: KafkaUnderTest, topic_name: str) -> None:
+@pytest.mark.parametrize("program", ["service.py", "asyncio_service.py"])
+def test_the_service_handles_each_key_in_order(kafka: KafkaUnderTest, topic_name: str, program: str) -> None:
     """It shows its metrics meanwhile, and commits what it has handled."""
     admin = TopicAdmin(kafka.client_config())
     admin.create(topic_name, 2)
@@ -85,7 +87,7 @@ def test_the_service_handles_each_key_in_order(kafka: KafkaUnderTest, topic_name
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     handled: dict[str, list[int]] = {}
-    with started("service.py", kafka.bootstrap_servers, topic_name, f"{topic_name}-g", str(port)) as process:
+    with started(program, kafka.bootstrap_servers, topic_name, f"{topic_name}-g", str(port)) as process:
         try:
             admin.expand(topic_name, 3)
             written(kafka, topic_name, range(2, ROUNDS))
