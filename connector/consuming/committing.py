@@ -44,8 +44,8 @@ _FIRST_QUESTION = 1.0
 _LOOK_PATIENCE = 10.0
 _ASK_AGAIN = 0.5
 # Whether something is to be proven hangs on all that moves, so it is looked at in every turn, as long as that costs little.
-# After a look that took longer, t, the next one waits for _BRISK * t where the application has done something, and for
-# _CALM * t where nothing tells of anything, but not for more than _AT_LEAST. Seconds.
+# After a look that took longer, t, the next one waits for _BRISK * t where the application has done something or a timeline has
+# changed, and for _CALM * t where nothing tells of anything, but not for more than _AT_LEAST. Seconds.
 _CHEAP, _BRISK, _CALM, _AT_LEAST = 0.0002, 10.0, 50.0, 0.5
 _PASSING = {
     *COORDINATOR_MOVES,
@@ -76,7 +76,7 @@ class _Outcome(Enum):
 
 
 class Committer:
-    """The commits of one consumer. stirred: the application has done something since `flush_and_prove` has looked.
+    """The commits of one consumer. stirred: `flush_and_prove` has not looked since there was news.
 
     acknowledged: how many offsets the broker has taken. given_up: nothing is committed any more, see `give_up_if_silent`.
     """
@@ -102,7 +102,7 @@ class Committer:
         self._in_flight: CommitsInFlight[PartitionState] = CommitsInFlight()
 
     def stir(self) -> None:
-        """The application has done something that a position may be proven by."""
+        """There is news by which a position may be proven: of the application, or of the topic. From any thread."""
         self.stirred = True
 
     @property

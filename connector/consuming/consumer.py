@@ -498,8 +498,9 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
             raise RuntimeError("Consumer closed")
 
     def _timeline_changed(self, topic: str) -> None:
-        """On the view's thread: let a classic member see new partitions."""
+        """On the view's thread: a new epoch may be provable, and a classic member has to see new partitions."""
         if not self._closed:
+            self._commits.stir()
             (self._members.growth or self._refresher).wake()
 
 

@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from keyorder import KeyRebalanceListener, OrderedConsumer, TopicAdmin
 from keyorder.connector import clock
+from keyorder.connector.consuming import committing
 from keyorder.connector.groups.group_admin import GroupAdmin
 from keyorder.connector.groups.resetting import Point, Target
 from keyorder.partitioner.gates.starts import epoch_of
@@ -248,3 +249,32 @@ def test_positions_from_before_a_reset_open_no_gate(kafka: KafkaUnderTest, topic
             assert set(joined(first, second)) <= {b"old"}
     first.close()
     second.close()
+
+
+def test_a_new_epoch_is_proven_however_long_the_last_look_took(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks that took long are made less often, but an epoch is news: the member that keys have moved to waits for the proof.
+
+    Here a look without news is not made again at all.
+    """
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=QUICK, initial_partition_count=1)
+    send(kafka, topic_name, ("k0", "v0"), ("k1", "v1"))
+    with OrderedConsumer(group_config(kafka, topic_name, enable_auto_commit=False)) as consumer:
+        consumer.subscribe([topic_name])
+        read(consumer, 2)
+        consumer.commit(asynchronous=False)
+        newest = admin.describe(topic_name).epochs[-1].number
+        await_that(consumer, lambda: {proven(kafka, topic_name, topic_name, p)[1] for p in (0, 1)} == {newest})
+        monkeypatch.setattr(committing, "_CHEAP", -1.0)
+        monkeypatch.setattr(committing, "_BRISK", 0.0)
+        monkeypatch.setattr(committing, "_CALM", 1e12)
+        monkeypatch.setattr(committing, "_AT_LEAST", 1e12)
+        consumer.poll(0.1)
+
+        admin.shrink(topic_name, 1)
+
+        newest += 1
+        assert admin.describe(topic_name).epochs[-1].number == newest
+        await_that(consumer, lambda: proven(kafka, topic_name, topic_name, 1)[1] == newest)
