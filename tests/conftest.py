@@ -29,8 +29,8 @@ from support.second_look import SecondLook
 
 SERVICE_FIXTURES = {"start_kafka", "spark", "postgres", "judge", "registry"}
 
-# Minutes of kills, second Sparks and real cleaners: `make test-long` runs them, `make test` does not.
-LONG = {
+# Minutes of kills, second Sparks and real cleaners: `make test-nightly` alone runs them.
+NIGHTLY = {
     "tests/streaming/test_spark_cluster.py",
     "tests/streaming/test_spark_connect.py",
     "tests/streaming/test_notebook.py",
@@ -98,8 +98,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
     for item in items:
-        if item.path.relative_to(config.rootpath).as_posix() in LONG:
-            item.add_marker(pytest.mark.long)
+        if item.path.relative_to(config.rootpath).as_posix() in NIGHTLY:
+            item.add_marker(pytest.mark.nightly)
         if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
         bound = item.get_closest_marker("process_supplier")

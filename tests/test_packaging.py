@@ -99,7 +99,7 @@ def test_spark_finds_the_source_of_this_environment_from_anywhere(tmp_path: Path
     assert seen.stdout.split() == ["pyspark_keyorder"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_editable_install_is_found_from_anywhere(tmp_path: Path) -> None:
     """By PySpark's look for sources and by mypy, which both follow files and no import hooks."""
     source, home = copy_source(tmp_path), tmp_path / "venv"
@@ -118,7 +118,7 @@ def test_an_editable_install_is_found_from_anywhere(tmp_path: Path) -> None:
     assert 'Revealed type is "int"' in judged.stdout, judged.stdout + judged.stderr
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
 def test_what_is_installed_needs_no_checkout(kind: str, tmp_path: Path) -> None:
     """By pip, into a folder of its own: the command starts and knows all its commands, data files are there."""

@@ -45,7 +45,7 @@ RARE = {
     "lose-OffsetFetch",
 }
 
-pytestmark = [pytest.mark.long, pytest.mark.kafka, pytest.mark.process_supplier("brokers behind proxies")]
+pytestmark = [pytest.mark.nightly, pytest.mark.kafka, pytest.mark.process_supplier("brokers behind proxies")]
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def test_the_page_shows_the_record() -> None:
     assert soak_report.page_of(soak_report.load(RECORD)) in PAGE.read_text()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.process_supplier("its processes are looked at")
 def test_three_minutes(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def racks() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("gate", ["partition", pytest.param("key", marks=pytest.mark.long)])
+@pytest.mark.parametrize("gate", ["partition", pytest.param("key", marks=pytest.mark.nightly)])
 def test_keys_stay_in_order_when_each_member_reads_from_its_rack(
     racks: LocalCluster, topic_name: str, gate: str
 ) -> None:

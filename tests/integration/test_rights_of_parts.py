@@ -23,7 +23,7 @@ from support.rights import PARTS, SECRET, grant_exactly, rights
 
 RIGHTS = [right for right in rights() if right.role in PARTS]
 #: Each right that lacks costs four tries of a Spark task: minutes.
-SLOW = {"exactly-once spark sink": pytest.mark.long}
+SLOW = {"exactly-once spark sink": pytest.mark.nightly}
 
 
 class Stage:

@@ -34,7 +34,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Environment]
     return found
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(("first", "second"), [("earlier", "today"), ("today", "earlier")])
 def test_versions_replace_each_other_while_the_topic_changes(
     kafka: KafkaUnderTest, tmp_path: Path, topic_name: str, versions: dict[str, Environment], first: str, second: str

@@ -26,7 +26,7 @@ from support.cluster import KafkaUnderTest
 from support.connect_rig import MemorySink, alone, until, worker_settings
 from support.schema_registry import SchemaRegistryServer
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.nightly
 HTTP = httpx.Client(timeout=120)  # a registry that has just begun is slow on a busy machine
 
 ORDER = Schema("struct", name="Order", fields=(Field("state", Schema("string")), Field("amount", Schema("int64"))))

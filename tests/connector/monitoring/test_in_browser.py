@@ -115,7 +115,7 @@ class Quiet(SimpleHTTPRequestHandler):
         """As it says."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_site_fits_every_screen(window: Browser, tmp_path: Path, served: str) -> None:
     """Each page, on a phone and wide: tables and code scroll by themselves. The scheme follows the reader's."""
     words = [sys.executable, "-Im", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

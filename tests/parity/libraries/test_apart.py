@@ -17,7 +17,7 @@ from keyorder import TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.groups import send
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 
 APART = Path(__file__).with_name("apart")
 # Without what they ask for, where keyorder's own environment has another version of it.

@@ -16,7 +16,7 @@ from support.connect_jvm_worker import JvmWorker
 from support.connect_rig import RestClient, group_settings, until
 from support.connect_workers import WorkerGroup
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 TASKS = 6
 SESSION = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "3000", "scheduled.rebalance.max.delay.ms": "0"}
 
