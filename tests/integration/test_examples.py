@@ -108,6 +108,19 @@ def test_the_service_handles_each_key_in_order(kafka: KafkaUnderTest, topic_name
     assert sum(group.committed.values()) >= KEYS * ROUNDS
 
 
+def test_a_topic_follows_its_load(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The controller grows it and shrinks it back; the program ends by itself when all was read in order."""
+    with started("autoscale.py", kafka.bootstrap_servers, topic_name) as process:
+        try:
+            told, _ = process.communicate(timeout=300)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    counts = re.findall(rf"^{re.escape(topic_name)} has (\d+) partitions$", told, re.MULTILINE)
+    assert counts == ["4", "2"]
+    assert re.search(r"^\d+ records, each page's in order$", told, re.MULTILINE)
+
+
 # Each change of a row, in the order in which the database made them.
 AUDIT = """
 CREATE TABLE customers (customer text PRIMARY KEY, value text NOT NULL);
