@@ -7,7 +7,9 @@ from dataclasses import asdict
 import click
 
 from ..admin import TopicAdmin
+from ..operations.releasing import Release
 from .connecting import Connection, connection_options
+from .main import REFUSED
 from .output import echo_wrapped, emit_json, output_option
 
 
@@ -21,14 +23,21 @@ def release(connection: Connection, topic: str, dry_run: bool, output: str) -> N
 
     Refused (exit code 3) while keys could get out of order: an open change, a count at which stock producers place keys
     elsewhere, a live OrderedProducer, a group with a closed gate, a compacted topic whose keys have moved. Its timeline
-    stays, so that ordered consumers still read older records in order. --timeout bounds the wait for killed writers.
+    stays, so that ordered consumers still read older records in order. --timeout bounds the wait for killed writers. The
+    dry run also ends with exit code 3 where something is in the way.
     """
     connection.reach()
     with TopicAdmin(connection.config) as admin:
         done = admin.release(topic, dry_run, connection.timeout)
     if output == "json":
         emit_json({"dry_run": dry_run, **asdict(done)})
-        return
+    else:
+        _show(topic, done)
+    if done.obstacles:  # of a dry run: otherwise they have been raised
+        click.get_current_context().exit(REFUSED)
+
+
+def _show(topic: str, done: Release) -> None:
     for obstacle in done.obstacles:
         echo_wrapped(f"In the way: {obstacle.text}")
     if done.obstacles:

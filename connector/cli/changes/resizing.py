@@ -11,9 +11,10 @@ from ....partitioner.epochs import Retirement
 from ....partitioner.errors import CountError, StockWritersError
 from ....partitioner.timeline import Timeline
 from ...admin import TopicAdmin
-from ...operations.forecast import ForcedDrain
+from ...operations.forecast import ChangeForecast, ForcedDrain
 from ...operations.notices import Code, Notice, of_change
 from ..connecting import Connection, connection_options
+from ..main import REFUSED
 from ..output import echo_wrapped, emit_json, output_option
 from ..topics_output import change_document, show_change, show_notices, steps_shown
 from .confirming import confirm
@@ -105,16 +106,18 @@ def expand(
     """Grow a topic while it is written and read. The same command again resumes a change that was cut off.
 
     A change that does not get through within --timeout is given up; the layout is then as it was before. A topic that a
-    producer without keyorder seems to write is refused (exit code 3). --group and --sample go with --dry-run.
+    producer without keyorder seems to write is refused (exit code 3), by a dry run too. --group and --sample go with
+    --dry-run.
     """
-    _only_planned(groups, sample, accepted, dry_run)
+    _only_planned(groups, sample, dry_run)
     connection.reach()
     with TopicAdmin(connection.config) as admin:
         timeline = admin.timeline(topic)
     if partitions < timeline.layout.count:
         raise CountError(topic, timeline.layout.count, partitions, "expand only grows")
     if dry_run:
-        _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
+        planned = _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
+        _as_the_change_ends(timeline, planned, accepted)
         return
     warnings = _warned(connection, timeline, partitions, Retirement(), accepted)
     with steps_shown(topic, partitions) as progress, TopicAdmin(connection.config, progress) as admin:
@@ -162,11 +165,11 @@ def shrink(
     A retired partition is read to its end and then kept empty: a stock cluster cannot remove it, a later growth uses it
     again. The same command again resumes a change that was cut off. --immediate, --delete-partitions-delay and --force also
     apply to what was retired before and is not emptied yet. A topic that a producer without keyorder seems to write is
-    refused (exit code 3). --group and --sample go with --dry-run.
+    refused (exit code 3), by a dry run too. --group and --sample go with --dry-run.
     """
     if confirmation is not None and not force:
         raise click.UsageError("--confirm goes with --force.")
-    _only_planned(groups, sample, accepted, dry_run)
+    _only_planned(groups, sample, dry_run)
     connection.reach()
     retirement = Retirement(immediate, _names(waited), delay_ms, force)
     with TopicAdmin(connection.config) as admin:
@@ -178,7 +181,8 @@ def shrink(
             raise CountError(topic, layout.count, partitions, f"it cannot go below its initial {layout.initial}")
         lost = admin.forced_drain(topic, partitions) if force else None
     if dry_run:
-        _show_plan(connection, topic, partitions, groups, sample, output, retirement, lost)
+        planned = _show_plan(connection, topic, partitions, groups, sample, output, retirement, lost)
+        _as_the_change_ends(timeline, planned, accepted)
         return
     warnings = _warned(connection, timeline, partitions, retirement, accepted)
     if lost is not None:
@@ -208,17 +212,18 @@ def _show_plan(
     output: str,
     wishes: Retirement,
     lost: ForcedDrain | None = None,
-) -> None:
+) -> ChangeForecast:
     with TopicAdmin(connection.config) as admin:
         found = admin.plan(
             topic, partitions, groups or None, wishes.groups, wishes.immediate, wishes.delay_ms, sample, wishes.forced
         )
     if output == "json":
         emit_json({**plan_document(found), "forced": None if lost is None else forced_document(lost)})
-        return
+        return found
     show_plan(found)
     for line in [] if lost is None else lost.lines():
         echo_wrapped(line)
+    return found
 
 
 def _warned(
@@ -237,15 +242,26 @@ def _warned(
             timeline.topic, partitions, None, wishes.groups, wishes.immediate, wishes.delay_ms, 0.0, wishes.forced
         )
     show_notices(planned.warnings)
-    if planned.stock.seen and not accepted and timeline.change is None:
-        raise StockWritersError(timeline.topic, planned.stock.seen)
+    if refusal := _refusal(timeline, planned, accepted):
+        raise refusal
     return planned.warnings
 
 
-def _only_planned(groups: Sequence[str], sample: float, accepted: bool, dry_run: bool) -> None:
-    """Who gives a flag of a plan may think that nothing is changed: refuse it without --dry-run; and the other way round."""
-    if accepted and dry_run:
-        raise click.UsageError("--accept-stock-writers goes with a change, not with --dry-run.")
+def _refusal(timeline: Timeline, planned: ChangeForecast, accepted: bool) -> StockWritersError | None:
+    if planned.stock.seen and not accepted and timeline.change is None:
+        return StockWritersError(timeline.topic, planned.stock.seen)
+    return None
+
+
+def _as_the_change_ends(timeline: Timeline, planned: ChangeForecast, accepted: bool) -> None:
+    """The exit code of a dry run, behind its plan: a script asks it whether the change would be made."""
+    if refusal := _refusal(timeline, planned, accepted):
+        echo_wrapped(f"Would be refused: {refusal}", err=True)
+        click.get_current_context().exit(REFUSED)
+
+
+def _only_planned(groups: Sequence[str], sample: float, dry_run: bool) -> None:
+    """Who gives a flag of a plan may think that nothing is changed: refuse it without --dry-run."""
     given = [flag for flag, value in (("--group", groups), ("--sample", sample)) if value]
     if given and not dry_run:
         raise click.UsageError(f"{' and '.join(given)}: for a dry run only. Add --dry-run, or make the change without.")

@@ -41,8 +41,10 @@ def test_a_topic_is_released_and_taken_back(
         producer.flush()
         group = f"{topic}-late"
         commit(kafka, group, topic, {0: 1})
-        dry = keyorder("topics", "release", "--topic", topic, "--dry-run").document
-        assert {each["code"] for each in dry["obstacles"]} == {"count", "writer", "gate"}
+        dry = keyorder("topics", "release", "--topic", topic, "--dry-run")
+        assert (dry.code, {each["code"] for each in dry.document["obstacles"]}) == (3, {"count", "writer", "gate"})
+        text = keyorder("topics", "release", "--topic", topic, "--dry-run", output="table")
+        assert (text.code, "would stay under management" in text.out) == (3, True)
         refused = keyorder("topics", "release", "--topic", topic)
         assert (refused.code, refused.error["type"]) == (3, "NotReleasableError")
         admin.expand(topic, 4)
@@ -55,6 +57,8 @@ def test_a_topic_is_released_and_taken_back(
     assert ("keyorder.producer", f"{topic}: epoch 1 is in force, 1 to 3 partitions") in told
     (changed,) = [text for name, text in told if name == "keyorder.controller" and "from 1 to 3 partitions" in text]
     assert "epoch 1" in changed
+    free = keyorder("topics", "release", "--topic", topic, "--dry-run")
+    assert (free.code, free.document["obstacles"], free.document["released"]) == (0, [], None)
     done = admin.release(topic)
     assert (done.changed, done.partitions, done.obstacles) == (True, 4, ())
     assert done.released is not None

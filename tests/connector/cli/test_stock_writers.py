@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from keyorder import OrderedProducer, TopicAdmin
 from support.cluster import KafkaUnderTest
 from support.commands import Command
@@ -25,9 +24,14 @@ def test_the_first_change_of_a_topic_that_a_stock_producer_writes_has_to_be_acce
             assert (refused.code, refused.error["type"]) == (3, "StockWritersError")
             assert ACCEPT in refused.error["message"]
             assert "WARNING" in refused.err
-            assert keyorder("topics", command, *to, count, "--dry-run").document["stock_producers"]["unaccounted"] > 0
+            dry = keyorder("topics", command, *to, count, "--dry-run")
+            assert (dry.code, dry.document["stock_producers"]["unaccounted"] > 0) == (3, True)
+            assert f"Would be refused: topic '{topic_name}'" in " ".join(dry.err.split())
+            assert keyorder("topics", command, *to, count, "--dry-run", ACCEPT).code == 0
         assert admin.timeline(topic_name).newest.number == 0
-        assert keyorder("topics", "plan", *to, 3).document["stock_producers"]["unaccounted"] > 0
+        assert keyorder("topics", "expand", *to, 2, "--dry-run").code == 0  # it has that count
+        looked = keyorder("topics", "plan", *to, 3)
+        assert (looked.code, looked.document["stock_producers"]["unaccounted"] > 0) == (0, True)
         assert keyorder("topics", "expand", *to, 2).document["changed"] is False
         accepted = keyorder("topics", "expand", *to, 3, ACCEPT)
         assert (accepted.code, accepted.document["after"]) == (0, 3)
@@ -65,12 +69,3 @@ def test_a_stock_producers_records_among_the_newest_have_to_be_accepted(
         assert admin.timeline(topic_name).newest.count == 4
         accepted = keyorder("topics", "shrink", *to, 3, ACCEPT)
         assert (accepted.code, accepted.document["after"]) == (0, 3)
-
-
-@pytest.mark.parametrize("command", ["expand", "shrink"])
-def test_a_dry_run_takes_no_consent(kafka: KafkaUnderTest, topic_name: str, keyorder: Command, command: str) -> None:
-    """Whoever gives it thinks that the change is made."""
-    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK, initial_partition_count=1)
-    count = 3 if command == "expand" else 1
-    given = keyorder("topics", command, "--topic", topic_name, "--partitions", count, "--dry-run", ACCEPT)
-    assert (given.code, given.error["message"]) == (2, f"{ACCEPT} goes with a change, not with --dry-run.")
