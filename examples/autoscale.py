@@ -26,7 +26,6 @@ min_records_per_s = 50
 hot_window_s = 2
 cold_window_s = 4
 cooldown_after_growth_s = 2
-cooldown_after_shrink_s = 2
 sample_s = 1
 max_partitions = 4
 step = "double"
@@ -58,8 +57,7 @@ class Load:
         )
         self.consumer.subscribe([topic])
         self.pages = cycle(f"page {number}" for number in range(100))
-        self.sent: Counter[str] = Counter()
-        self.seen: Counter[str] = Counter()
+        self.sent, self.seen = Counter[str](), Counter[str]()
 
     def second(self, records: int) -> None:
         """So many records, in about a second."""
@@ -73,9 +71,7 @@ class Load:
     def read(self, seconds: float) -> None:
         """What has come in. Each page's records have to come in the order in which they were sent."""
         for message in self.consumer.consume(10_000, seconds):
-            if message.error() is not None:
-                print(message.error())
-                continue
+            assert message.error() is None, message.error()
             page, number = (message.key() or b"").decode(), int(message.value() or b"")
             if number != self.seen[page] + 1:
                 raise RuntimeError(f"{page}: {number} came after {self.seen[page]}")

@@ -263,5 +263,5 @@ def test_examples_run(document: Path, kafka: KafkaUnderTest, topic_name: str) ->
     """Each marked code block runs as it stands, against a real broker and a topic of its own."""
     for number, block in enumerate(_MARKED.findall(document.read_text())):
         code = block.replace("localhost:9092", kafka.bootstrap_servers)
-        code = code.replace('"orders"', f'"{topic_name}-{number}"').replace('"billing"', f'"{topic_name}-{number}"')
+        code = re.sub('"(orders|invoices|deliveries|billing)"', f'"{topic_name}-{number}"', code)
         exec(compile(code, f"{document.name} block {number}", "exec"), {"__name__": "example"})

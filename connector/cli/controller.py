@@ -208,5 +208,16 @@ def _tell(event: Event, output: str) -> None:
     error = document.pop("error", None)
     if isinstance(error, dict):
         words.append(str(error["message"]))
-    words += [f"{name.replace('_', ' ')}: {value}" for name, value in document.items() if value not in (None, [])]
+    words += [
+        f"{name.replace('_', ' ')}: {_told(value)}" for name, value in document.items() if value not in (None, [])
+    ]
     click.echo("  ".join(words))
+
+
+def _told(value: object) -> str:
+    """A fact for people: a list without brackets, what was done in a partition as a sentence."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_told(each) for each in value)
+    if isinstance(value, dict) and "what" in value:  # a step of emptying retired partitions
+        return f"{value['topic']}[{value['partition']}] {'' if value['done'] else 'waits for '}{value['what']}"
+    return str(value)

@@ -10,8 +10,10 @@ from pathlib import Path
 import keyorder
 import pytest
 from keyorder.connector.cli.changes.status import screenful
+from keyorder.connector.cli.controller import _tell
 from keyorder.connector.cli.output import echo_wrapped, fitted, table_or_blocks
 from keyorder.connector.operations.description import TopicDescription
+from keyorder.connector.topology.supervisor import Event
 from keyorder.partitioner.epochs import ChangePhase, Epoch, OpenChange
 from keyorder.partitioner.errors import CorruptRecordError
 from keyorder.partitioner.layout import Layout
@@ -133,3 +135,18 @@ def test_a_small_screen_shows_first_what_waits() -> None:
 def test_a_key_is_shown_as_people_wrote_it(data: bytes, shown: str) -> None:
     """What is no text, or would move a terminal's cursor, stays in Python's notation."""
     assert table_or_blocks(("key",), [(data,)], None).splitlines()[-1].strip() == shown
+
+
+def test_an_event_of_the_controller_is_a_line_of_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """No brackets and quotes of a program's values; what a job did in a partition is said in a sentence."""
+    steps = [
+        {"topic": "orders", "partition": 4, "done": True, "what": "empty already below 0", "state": "purged"},
+        {"topic": "orders", "partition": 5, "done": False, "what": "12.0 s until it is due", "state": "waiting"},
+    ]
+    _tell(Event("job", facts={"job": "drain", "steps": steps}), "table")
+    _tell(Event("stopped", facts={"left_open": ["orders", "payments"]}), "table")
+    lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "job  job: drain  steps: orders[4] empty already below 0, orders[5] waits for 12.0 s until it is due",
+        "stopped  left open: orders, payments",
+    ]
