@@ -30,7 +30,8 @@ p { margin: .2rem 0; } .bad { color: var(--bad); font-weight: 600; } .wait { col
 .wide { overflow-x: auto; } table { border-collapse: collapse; } ul { margin: .2rem 0; padding: 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .15rem .9rem .15rem 0; text-align: left; vertical-align: top; }
 td { overflow-wrap: anywhere; }
-@media (max-width: 40rem) { th, td { font-size: .8rem; padding-right: .4rem; } }
+@media (max-width: 40rem) { th, td { font-size: .8rem; padding-right: .3rem; } th { font-size: .72rem; }
+  td:first-child:not(.n) { min-width: 4.2em; } }
 td.n, th.n { font-variant-numeric: tabular-nums; text-align: right; }
 .tree { overflow-x: auto; } .tree li { display: flex; list-style: none; margin: .15rem 0; }
 .tree li ul { margin: 0; } .tree li li::before { content: "\\2192"; margin: 0 .4rem; opacity: .6; }

@@ -145,7 +145,7 @@ def _series(axis: Any, panel: Panel, samples: Sequence[Scrape]) -> None:
     axis.spines[["top", "right", "left"]].set_visible(False)
     if lines:
         axis.legend(
-            loc="upper left", bbox_to_anchor=(-0.08, -0.16), ncols=min(len(lines), 4), frameon=False, fontsize=8,
+            loc="upper left", bbox_to_anchor=(-0.08, -0.16), ncols=min(len(lines), 5), frameon=False, fontsize=8,
             handlelength=1.2, borderaxespad=0, columnspacing=1.6,
         )  # fmt: skip
     if not any(not math.isnan(value) for points in lines.values() for value in points.values()):
