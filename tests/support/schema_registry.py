@@ -33,7 +33,9 @@ def _installed() -> Path:
         (archive,) = ensure_jars(KafkaLock(_VERSION, (_ARCHIVE,)), folder)
         unpacked = tempfile.mkdtemp(prefix="unpacked-", dir=folder)
         with tarfile.open(archive) as tar:
-            tar.extractall(unpacked, filter="data")
+            # As filter="data", which Debian 12's Python does not know yet: there it is ignored.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(unpacked)
         try:
             os.rename(unpacked, program)
         except OSError:  # another process was faster

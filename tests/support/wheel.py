@@ -46,7 +46,9 @@ def build_wheel_of(commit: str, out: Path) -> Path:
     source = out / "source"
     source.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(shown.stdout)) as archive:
-        archive.extractall(source, filter="data")
+        # As filter="data", which Debian 12's Python does not know yet: there it is ignored.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(source)
     return _built(source, out)
 
 
