@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
@@ -17,12 +18,14 @@ from .attempts import Attempts
 from .config import connection_of
 from .kafka_errors import COORDINATOR_MOVES
 from .messages import Place
+from .metadata import prefetch_metadata
 from .refusals import ClusterAdmin
 
 T = TypeVar("T")
 
-# Seconds; the longest limit of a request that the client library takes, and how much later than asked it may give up.
-_LONGEST, _LATE = 3600.0, 1.0
+# Seconds; the longest limit of a request that the client library takes, how much later than asked it may give up, and what a
+# question is given in any case.
+_LONGEST, _LATE, _LEAST = 3600.0, 1.0, 0.1
 
 
 class AdminLink:
@@ -40,6 +43,9 @@ class AdminLink:
         self._client: AdminClient | None = None
         self._used = 0.0
         self._making = threading.Lock()
+        self._connected: weakref.WeakSet[AdminClient] = (
+            weakref.WeakSet()
+        )  # that know where they go for the ends of logs
 
     @property
     def client(self) -> AdminClient:
@@ -69,7 +75,16 @@ class AdminLink:
 
         A client that was asked in vain is given up: it goes on asking with the leader epochs that it knows.
         """
+        if not places:
+            return {}
         client = self.client  # held while the answers are awaited: one that is dropped never answers
+        deadline = clock.now() + timeout
+        if client not in self._connected:
+            # A question for leaders that is on its way when the client comes to know the brokers is lost with its first
+            # connection, and asked again after a second. The library's call for metadata is asked again at once.
+            prefetch_metadata(client, next(iter(places))[0], timeout)
+            self._connected.add(client)
+        timeout = max(_LEAST, deadline - clock.now())
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(*place): latest for place in places}
         try:

@@ -186,7 +186,9 @@ def _result(future: Future[T], seconds: float, ended: Callable[[], bool]) -> T:
     return future.result(0 if ended() else max(left, 0))
 
 
-def prefetch_metadata(client: Consumer | Producer, topic: str, timeout: float = _PREFETCH, questions: int = 1) -> None:
+def prefetch_metadata(
+    client: Consumer | Producer | AdminClient, topic: str, timeout: float = _PREFETCH, questions: int = 1
+) -> None:
     """Let a new client find the topic's leaders before it is used; returns when it has, or after `timeout` seconds.
 
     A client connects when it is first used. What it cannot send at once, for want of a connection or a leader, the library

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
@@ -76,13 +78,14 @@ def test_every_command_of_the_table_can_be_loaded() -> None:
         assert import_module(f"keyorder.{frame.COMMANDS[name].partition(':')[0]}")
 
 
-def test_local_status_loads_no_more_than_the_errors_need() -> None:
+def test_local_status_loads_no_more_than_the_errors_need(tmp_path: Path) -> None:
     """A look at processes does not wait for what asks clusters or draws tables to load."""
     program = (
         "import sys; from keyorder.connector.cli.main import _run; code = _run(['local', 'status']);"
         "print(code, [name for name in ('fastavro', 'requests', 'rich') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    own = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}  # brokers that its user has started there would be listed
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=own)
     assert done.stdout.splitlines()[-1].startswith("0 ")
     assert done.stdout.splitlines()[-1] == "0 []"
 
