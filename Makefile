@@ -19,6 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 JOBS   ?= 4
 DEALT  := --dist loadfile --no-loadscope-reorder
 PARALLEL := $(if $(filter 0,$(JOBS)),,-n $(JOBS) $(DEALT))
+SUITE  := $(BIN)/python -Im pytest tests --second-look --durations=40 --durations-min=5 $(PARALLEL)
 CONTRACT := tests/connector/local tests/connector/cli/test_topics.py tests/integration/test_growth.py \
             tests/integration/test_broker_failures.py tests/integration/test_image.py
 KAFKAS ?= 3.9.2 4.3.1
@@ -26,7 +27,7 @@ EVERYWHERE := tests/integration/test_growth.py tests/integration/test_groups.py 
               tests/connector/cli/test_topics.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen soak audit sbom connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure-connector pure-others clean
+.PHONY: help setup demo test test-nightly compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen soak audit sbom connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure-connector pure-others clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,15 +57,18 @@ setup: $(STAMP)  ## the virtual environment
 demo: $(DEMO_STAMP)  ## grow a topic under load on an embedded real Kafka: the stock client breaks order, keyorder does not
 	@$(BIN)/keyorder demo
 
-test: $(STAMP)  ## every test, on real brokers started for the run
-	@$(BIN)/python -Im pytest tests -m "not docker and not long" --second-look --durations=40 --durations-min=5 $(PARALLEL)
+test: $(STAMP)  ## the tests of every part, on real brokers started for the run
+	@$(SUITE) -m "not long and not nightly and not docker"
 
-test-long: $(STAMP)  ## the tests that take minutes each: kills, a Spark cluster, notebooks, real cleaners
-	@$(BIN)/python -Im pytest tests -m "long and not docker" --timeout=1200
+test-long: $(STAMP)  ## the proofs that take their time: Spark, faults, hard applications, groups, both clients beside each other
+	@$(SUITE) -m "long and not nightly and not docker"
+
+test-nightly: $(STAMP)  ## the tests that take minutes each: kills, a Spark cluster, notebooks, real cleaners
+	@$(BIN)/python -Im pytest tests -m "nightly and not docker" --timeout=1200
 
 compatibility: $(STAMP)  ## growth, groups, transactions and topic commands on the other versions of Kafka; KAFKAS="3.9.2" for one
 	@for kafka in $(KAFKAS); do echo "==> Kafka $$kafka"; \
-		$(BIN)/python -Im pytest $(EVERYWHERE) -m "not docker and not long" --kafka-version=$$kafka || exit 1; done
+		$(BIN)/python -Im pytest $(EVERYWHERE) -m "not docker and not nightly" --kafka-version=$$kafka || exit 1; done
 
 rolling-upgrade: $(STAMP)  ## an earlier version and today's replace each other while a topic changes; WHEEL=path for another earlier version
 	@KEYORDER_EARLIER_WHEEL="$(WHEEL)" $(BIN)/python -Im pytest tests/integration/test_rolling_upgrade.py --timeout=1200
@@ -169,7 +173,7 @@ check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, un
 
 # The tests of make check, those of models and simulations left to make test. Each half is a process that reads its own files
 # alone: workers of one run would each read them all.
-PURE := pytest -q -m "not kafka and not docker and not slow and not long" --without-services
+PURE := pytest -q -m "not kafka and not docker and not slow and not nightly" --without-services
 
 pure-connector: $(STAMP)
 	@$(BIN)/python -Im $(PURE) tests/connector

@@ -41,6 +41,30 @@ NIGHTLY = {
     "tests/integration/test_connect_chaos.py",
     "tests/integration/test_rehoming.py",
 }
+# Proofs that take their time on real services: `make test-long` runs them after `make test`, and a change has to pass both.
+LONG = (
+    "tests/compaction/test_migration.py",
+    "tests/compaction/test_placing.py",
+    "tests/compaction/test_spark.py",
+    "tests/faults/",
+    "tests/integration/",
+    "tests/parity/",
+    "tests/streaming/",
+)
+# What of these `make test` runs all the same: each promise is shown there once, on a real broker and a real Spark.
+SHORT = {
+    "tests/integration/test_bad_input.py",
+    "tests/integration/test_groups.py",
+    "tests/integration/test_growth.py",
+    "tests/integration/test_key_gate.py",
+    "tests/integration/test_proofs.py",
+    "tests/integration/test_strays.py",
+    "tests/integration/test_transactions.py",
+    "tests/integration/test_writers.py",
+    "tests/parity/clients/test_records.py",
+    "tests/streaming/sink/test_sink.py",
+    "tests/streaming/test_source.py",
+}
 # Fixtures whose tests take longest: their files are dealt out first.
 SLOW_FIXTURES = {"spark", "kafka3", "postgres"}
 
@@ -98,10 +122,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
     for item in items:
-        if item.path.relative_to(config.rootpath).as_posix() in NIGHTLY:
+        path = item.path.relative_to(config.rootpath).as_posix()
+        if path in NIGHTLY:
             item.add_marker(pytest.mark.nightly)
         if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
+        if item.get_closest_marker("kafka") and path.startswith(LONG) and path not in SHORT:
+            item.add_marker(pytest.mark.long)
         bound = item.get_closest_marker("process_supplier")
         if containers and bound is not None:
             reason = bound.args[0] if bound.args else "looks at the broker's process"

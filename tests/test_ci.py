@@ -96,7 +96,11 @@ def test_a_job_reads_the_checkout_and_writes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("parts", "made"),
-    [((), ["lint", "test"]), (("check", "compatibility"), ["check", "compatibility"]), (("test-docker",), [])],
+    [
+        ((), ["lint", "test", "test-long"]),
+        (("check", "compatibility"), ["check", "compatibility"]),
+        (("test-docker",), []),
+    ],
 )
 def test_the_checks_run_by_parts(tmp_path: Path, parts: tuple[str, ...], made: list[str]) -> None:
     """`.ci/run` without words does what a change has to pass; with words those targets alone. No engine: no container."""
