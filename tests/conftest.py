@@ -49,6 +49,7 @@ LONG = (
     "tests/faults/",
     "tests/integration/",
     "tests/parity/",
+    "tests/simulation/test_histories.py",
     "tests/streaming/",
 )
 # What of these `make test` runs all the same: each promise is shown there once, on a real broker and a real Spark.
@@ -62,7 +63,6 @@ SHORT = {
     "tests/integration/test_transactions.py",
     "tests/integration/test_writers.py",
     "tests/parity/clients/test_records.py",
-    "tests/streaming/sink/test_sink.py",
     "tests/streaming/test_source.py",
 }
 # Fixtures whose tests take longest: their files are dealt out first.
@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nightly)
         if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-        if item.get_closest_marker("kafka") and path.startswith(LONG) and path not in SHORT:
+        if (item.get_closest_marker("kafka") and path.startswith(LONG) and path not in SHORT) or path in LONG:
             item.add_marker(pytest.mark.long)
         bound = item.get_closest_marker("process_supplier")
         if containers and bound is not None:
