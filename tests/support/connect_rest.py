@@ -88,7 +88,8 @@ class Run:
         def ask() -> httpx.Response | None:
             found = self._http.request(case.method, self._filled(case.path), **options)
             busy = found.status_code in (400, 409, 500) and any(word in found.text for word in _LATER)
-            return None if busy and not case.once else found
+            early = case.early and case.early in found.text
+            return None if early or (busy and not case.once) else found
 
         return self._shape(until(ask, f"{case.name} is answered"), case)
 

@@ -13,7 +13,8 @@ JSON = {"Content-Type": "application/json"}
 class Case:
     """One request. body: JSON; raw: bytes as they are instead. repeat: a number that keeps equal requests apart.
 
-    once: an answer that says "not now" is the answer; others are asked again then. full: of other validates
+    once: an answer that says "not now" is the answer; others are asked again then. early: what an answer has in it that came
+    before an earlier request has taken its course; it is asked again then. full: of other validates
     only the settings are compared that are given, or blamed, or are those of a step.
     """
 
@@ -24,6 +25,7 @@ class Case:
     raw: str | None = None
     repeat: int = 0
     once: bool = False
+    early: str = ""
     full: bool = False
 
     @property
