@@ -15,6 +15,7 @@ Tests run in several processes (`make test`), a whole file in one of them: each 
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,6 +111,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Markers that belong to the fixtures of this file."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As in `make test &`. What a test starts would ignore it too, and some are ended by it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "markers", "process_supplier(reason): works on processes of this machine and not on containers"
     )
