@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from keyorder.connector.consuming.patience import Patience
 
 
@@ -45,5 +46,13 @@ def test_without_anything_awaited_the_library_blocks_for_50_ms() -> None:
     patience = Patience()
     assert patience.wait([], 0.0) == 0.05
     assert patience.wait(["a"], 500.0) == 0.005
-    assert patience.wait([], 501.0) == 0.05
-    assert patience.wait(["a"], 502.0) == 0.005
+
+
+def test_what_follows_from_the_last_thing_awaited_is_seen_within_5_ms() -> None:
+    """The turn in which a change is seen to have ended may have looked for something to prove before it was."""
+    patience = Patience()
+    looks(["a change"], 500.0, 560.0, patience)
+    times = looks([], 560.0, 561.0, patience)
+    assert all(b - a < 0.0051 for a, b in pairwise(times) if a < 560.04)
+    assert times[-1] - times[-2] == pytest.approx(0.05)
+    assert patience.wait(["a"], 562.0) == 0.005
