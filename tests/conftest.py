@@ -44,9 +44,12 @@ NIGHTLY = {
 }
 # Proofs that take their time on real services: `make test-long` runs them after `make test`, and a change has to pass both.
 LONG = (
+    "tests/compaction/test_columns.py",
     "tests/compaction/test_migration.py",
     "tests/compaction/test_placing.py",
     "tests/compaction/test_spark.py",
+    "tests/connector/arrow/test_consume_arrow.py",
+    "tests/connector/arrow/test_produce_arrow.py",
     "tests/faults/",
     "tests/integration/",
     "tests/parity/",
@@ -58,7 +61,6 @@ SHORT = {
     "tests/integration/test_bad_input.py",
     "tests/integration/test_groups.py",
     "tests/integration/test_growth.py",
-    "tests/integration/test_key_gate.py",
     "tests/integration/test_proofs.py",
     "tests/integration/test_strays.py",
     "tests/integration/test_transactions.py",
