@@ -43,9 +43,8 @@ class AdminLink:
         self._client: AdminClient | None = None
         self._used = 0.0
         self._making = threading.Lock()
-        self._connected: weakref.WeakSet[AdminClient] = (
-            weakref.WeakSet()
-        )  # that know where they go for the ends of logs
+        # Those that know the brokers: a question for the ends of logs is not lost.
+        self._connected: weakref.WeakSet[AdminClient] = weakref.WeakSet()
 
     @property
     def client(self) -> AdminClient:

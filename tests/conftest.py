@@ -42,7 +42,8 @@ NIGHTLY = {
     "tests/integration/test_connect_chaos.py",
     "tests/integration/test_rehoming.py",
 }
-# Proofs that take their time on real services: `make test-long` runs them after `make test`, and a change has to pass both.
+# Proofs that take their time, of a folder those on real services: `make test-long` runs them after `make test`, and a change
+# has to pass both.
 LONG = (
     "tests/compaction/test_columns.py",
     "tests/compaction/test_migration.py",
@@ -133,7 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nightly)
         if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-        if (item.get_closest_marker("kafka") and path.startswith(LONG) and path not in SHORT) or path in LONG:
+        if path in LONG or (path.startswith(LONG) and path not in SHORT and item.get_closest_marker("kafka")):
             item.add_marker(pytest.mark.long)
         bound = item.get_closest_marker("process_supplier")
         if containers and bound is not None:

@@ -15,6 +15,7 @@ from keyorder.connector.local.java import find_java
 from keyorder.connector.local.repository import cache_dir
 from keyorder.connector.local.versions import KafkaLock, LockedJar
 from support.connect_rig import until
+from support.unpacking import unpack
 
 _VERSION = "2.6.13.Final"
 _ARCHIVE = LockedJar(
@@ -33,9 +34,7 @@ def _installed() -> Path:
         (archive,) = ensure_jars(KafkaLock(_VERSION, (_ARCHIVE,)), folder)
         unpacked = tempfile.mkdtemp(prefix="unpacked-", dir=folder)
         with tarfile.open(archive) as tar:
-            # As filter="data", which Debian 12's Python does not know yet: there it is ignored.
-            tar.extraction_filter = getattr(tarfile, "data_filter", None)
-            tar.extractall(unpacked)
+            unpack(tar, unpacked)
         try:
             os.rename(unpacked, program)
         except OSError:  # another process was faster

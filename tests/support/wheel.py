@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from support.unpacking import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("partitioner", "connector", "streaming", "compaction")
@@ -46,9 +47,7 @@ def build_wheel_of(commit: str, out: Path) -> Path:
     source = out / "source"
     source.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(shown.stdout)) as archive:
-        # As filter="data", which Debian 12's Python does not know yet: there it is ignored.
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(source)
+        unpack(archive, source)
     return _built(source, out)
 
 
