@@ -83,12 +83,12 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
     _members: Membership
     _commits: Committer
 
-    if not TYPE_CHECKING:  # or every name would pass for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "_closed":
-                return True
-            raise never_made(self, name, _PARTS, "Consumer closed")
+    def __new__(cls, *_: Any, **__: Any) -> OrderedConsumer:
+        """Not usable before `__init__`, and says so."""
+        made = super().__new__(cls)
+        never_made(made, _PARTS, "Consumer closed")
+        made._closed = True
+        return made
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
         self._settings, theirs = consumer_settings(given(config, kwargs))

@@ -23,7 +23,7 @@ from ..forked import not_freed_in_children
 from ..interruptible import take_each
 from ..link import ClusterLink
 from ..metadata import cluster_id_of, take_id
-from ..never_made import never_made
+from ..never_made import is_made, never_made
 from ..weakly import weakly
 from .at_exit import leave_at_exit
 from .batches import produce_each
@@ -86,10 +86,11 @@ class OrderedProducer(cimpl.Producer):
         "_writer",
     )  # fmt: skip
 
-    if not TYPE_CHECKING:  # or every name would pass for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            raise never_made(self, name, _PARTS, "Producer has been closed")
+    def __new__(cls, *_: Any, **__: Any) -> OrderedProducer:
+        """Not usable before `__init__`, and says so."""
+        made = super().__new__(cls)
+        never_made(made, _PARTS, "Producer has been closed")
+        return made
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
         self._settings, theirs = producer_settings(given(config, kwargs))
@@ -328,8 +329,8 @@ class OrderedProducer(cimpl.Producer):
 
     def __len__(self) -> int:
         """Records that are held or on their way, and callbacks not yet run."""
-        if "_raw" not in self.__dict__:
-            return 0  # it was never made
+        if not is_made(self._raw):
+            return 0
         return len(self._raw) + self._holding.count + self._deliveries.waiting
 
     def __bool__(self) -> bool:
