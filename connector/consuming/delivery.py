@@ -276,7 +276,7 @@ class Delivery:
         self._membership_check.served(clock.now())
         self._progress.phase = Phase.LIBRARY
         if self.columns is not None:
-            self._intake.take(self.columns.take(most, wait), clock.now())
+            items = self.columns.take(most, wait)
         else:
             try:
                 # Not consume(most, wait): below 200 ms it waits the whole time, even when records are there.
@@ -286,10 +286,12 @@ class Delivery:
                 more = self._raw.consume(most - 1, 0) if goes_on else []
             except SystemError as error:
                 raise_lost(error)
-            if first is not None:
-                self._intake.take(items_of([first, *more]), clock.now())
-        self._progress.phase = Phase.REST
+            items = [] if first is None else items_of([first, *more])
         self._last_raw = clock.now()
+        if items:
+            self._intake.take(items, self._last_raw)
+            self._waits.came(self._last_raw)
+        self._progress.phase = Phase.REST
         self._membership_check.served(self._last_raw)
 
     def _recover(self) -> None:

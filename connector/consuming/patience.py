@@ -2,8 +2,9 @@
 
 A gate that opens is seen at the end of a block, and so is the epoch that a change ends with. Both come within moments as a
 rule, and then each moment counts; also when they have just come, since what follows from them, such as the proof of a new epoch,
-may be seen to in the next turn only. What has lasted for long is allowed to be seen later by a fiftieth of that: a change that
-waits for a silent writer may take a minute, and all readers of the topic would look for it two hundred times a second.
+may be seen to in the next turn only. A change also stops the flow of records, maybe before it is seen itself: a reader that has
+just had some looks as soon. What has lasted for long is allowed to be seen later by a fiftieth of that: a change that waits for
+a silent writer may take a minute, and all readers of the topic would look for it two hundred times a second.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ class Patience:
 
     def __init__(self) -> None:
         self._awaited: list[object] = []
-        self._since = float("-inf")
+        self._since = self._came = float("-inf")
+
+    def came(self, now: float) -> None:
+        """There were records."""
+        self._came = now
 
     def wait(self, awaited: list[object], now: float) -> float:
         """Seconds. awaited: all that may happen soon; as soon as it is something else, the wait is short again."""
         if awaited != self._awaited:
             self._awaited, self._since = awaited, now
         if not awaited:
-            return _LONGEST if now - self._since >= _LONGEST else _SHORTEST
+            return _LONGEST if now - max(self._since, self._came) >= _LONGEST else _SHORTEST
         return min(_LONGEST, max(_SHORTEST, (now - self._since) * _PART))

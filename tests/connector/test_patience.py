@@ -48,6 +48,16 @@ def test_without_anything_awaited_the_library_blocks_for_50_ms() -> None:
     assert patience.wait(["a"], 500.0) == 0.005
 
 
+def test_a_flow_that_has_just_stopped_may_have_been_stopped_by_a_change() -> None:
+    """Writers hold records as soon as they see it, maybe before this reader does."""
+    patience = Patience()
+    looks([], 0.0, 100.0, patience)
+    patience.came(100.0)
+    times = looks([], 100.0, 101.0, patience)
+    assert all(b - a < 0.0051 for a, b in pairwise(times) if a < 100.04)
+    assert times[-1] - times[-2] == pytest.approx(0.05)
+
+
 def test_what_follows_from_the_last_thing_awaited_is_seen_within_5_ms() -> None:
     """The turn in which a change is seen to have ended may have looked for something to prove before it was."""
     patience = Patience()
