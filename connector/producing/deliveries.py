@@ -139,7 +139,7 @@ class Deliveries:
             return known[1]
         heard = None if self._only_errors or callback is row_failed else callback
         fate = _RecordFate(self, sending, in_flight, callback)
-        noting = self.reports.noting((in_flight, in_flight.ended, heard, fate))
+        noting = self.reports.noting((in_flight, in_flight.ends, heard, fate))
         in_flight.told = callback, noting
         return noting
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from traceback import walk_tb
@@ -37,8 +37,8 @@ class Fate(Protocol):
         """
 
 
-# (InFlight or None, its `ended`, the callback or None, fate). Without one a success is the fate's business too.
-Told: TypeAlias = "tuple[InFlight | None, Callable[[], int] | None, DeliveryCallback | None, Fate]"
+# (InFlight or None, its `ends`, the callback or None, fate). Without one a success is the fate's business too.
+Told: TypeAlias = "tuple[InFlight | None, Iterator[int] | None, DeliveryCallback | None, Fate]"
 
 
 class _Event:
@@ -87,7 +87,7 @@ class Reports:
         self._broken_off: deque[Any] = deque()
         self._turns: dict[int, deque[Any]] = {}
         self._reached = _Reached(weakly(self.settle))
-        self._report, self._counted, self._told = _classes(self._reached, self._broken_off.append)
+        self._report, self._told = _classes(self._reached, self._broken_off.append)
 
     @property
     def counting(self) -> int | None:
@@ -151,13 +151,13 @@ class Reports:
             call[0](*call[1])
 
     def _count(self, report: Any, told: Told, error: Any, message: Any, later: bool) -> Call | None:
-        in_flight, ended, heard, fate = told
-        if error is not None or in_flight is None or ended is None:
+        in_flight, ends, heard, fate = told
+        if error is not None or in_flight is None or ends is None:
             return fate.settle(report, error, message, later)
-        if (report.at or type(report)) is self._report:
+        if not report.counted:
             in_flight.last = message
-            report.at = self._counted  # no signal is handled between this and the count: it is counted once at most
-            ended()
+            report.counted = True  # no signal is handled between this and the count: it is counted once at most
+            next(ends)
         return None if heard is None else (heard, (None, message))
 
     def _work_off(self, turn: deque[Any]) -> None:
@@ -188,21 +188,16 @@ def _again(error: BaseException) -> NoReturn:
     raise error
 
 
-def _classes(reports: _Reached, keep: Callable[[Any], None]) -> tuple[type, type, type]:
-    """The classes of a report: as it comes, when it is counted, when the application was told.
+def _classes(reports: _Reached, keep: Callable[[Any], None]) -> tuple[type, type]:
+    """The classes of a report: as it comes, and when the application was told or it is kept.
 
     Exceptions are the cheapest of the built-in types that keep what they are made with, as `args`, without Python code. The
     interpreter looks the finalizer up on the object: that looks `put` up, which keeps the object and gives None, and then
-    a method of None, which does nothing. at: the class, once it is kept in another way.
+    a method of None, which does nothing.
     """
 
     class Told(Exception):
         counted = heard = False
-        at: type | None = None
-
-    class Counted(Told):
-        put = property(keep)
-        __del__ = property(attrgetter("put.__init__"))
 
     class Report(Told):
         put = property(keep)
@@ -210,25 +205,24 @@ def _classes(reports: _Reached, keep: Callable[[Any], None]) -> tuple[type, type
 
         def __init__(self, told: Any, error: Any, message: Any) -> None:
             try:
-                in_flight, ended, heard, _ = told
+                in_flight, ends, heard, _ = told
                 if error is not None or in_flight is None or reports.counting is not None:
                     reports.settle(self, told, error, message)
                     return
                 in_flight.last = message  # before it counts as resolved, so that READY can name it
-                self.__class__ = Counted  # type: ignore[assignment]
-                ended()  # no signal is handled before it: at most once
+                for _ in ends:  # a step of the counter without a call: no signal is handled behind it
+                    break
                 self.__class__ = Told  # type: ignore[assignment]
                 if heard is not None:
                     heard(None, message)
             except BaseException:
                 # An exception that Python code has caught keeps its frames, and they this object, until nobody has it.
                 if type(self) is not Told:
-                    self.at = self.at or type(self)
                     self.__class__ = Told  # type: ignore[assignment]
                     keep(self)
                 raise
 
-    return Report, Counted, Told
+    return Report, Told
 
 
 def came_of_a_callback(raised: BaseException) -> bool:

@@ -6,7 +6,7 @@ are handed over, by steps that need no lock, and whoever counts shuts the fast p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Protocol
 
@@ -26,16 +26,18 @@ class InFlight:
     """The records sent to one partition between two looks: how many are unresolved.
 
     unresolved: those that are counted under the owner's lock. started, ended: called without it, once before a record is
-    handed to the client library and once when its fate is known; they are single steps of the interpreter, which `+=` is
-    not. settles_at: a record that timed out may still be on its way to the broker; it counts as resolved one request
-    timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told: kept here by whoever counts:
-    the last callback made for it. lost_count_until: an exception (a signal's) left the call that hands a record over, or the
-    one that tells its fate, at an unknown step, so the count may be too high; from then on it proves nothing any more.
+    handed to the client library and once when its fate is known; they are single steps of the interpreter, which `+=` is not.
+    ends: a step of it is a call of `ended`. settles_at: a record that timed out may still be on its way to the broker; it
+    counts as resolved one request timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told:
+    kept here by whoever counts: the last callback made for it. lost_count_until: an exception (a signal's) left the call that
+    hands a record over, or the one that tells its fate, at an unknown step, so the count may be too high; from then on it
+    proves nothing any more.
     """
 
     __slots__ = (
         "_looks",
         "ended",
+        "ends",
         "last",
         "lost_count_until",
         "partition",
@@ -49,7 +51,8 @@ class InFlight:
         self.partition = partition
         self.unresolved = 0
         self.started: Callable[[], int] = count().__next__
-        self.ended: Callable[[], int] = count().__next__
+        self.ends: Iterator[int] = count()
+        self.ended: Callable[[], int] = self.ends.__next__
         self._looks = 0
         self.settles_at = float("-inf")
         self.lost_count_until = float("inf")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import sys
 import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -41,11 +45,12 @@ class Rig:
         self.in_flight = InFlight(0)
         self.told: list[Any] = []
         self.fate = Failure(lambda error, message: self.told.append((error.code(), message.value())))
-        self.note = self.reports.noting((self.in_flight, self.in_flight.ended, self._heard, self.fate))
+        self.note = self.reports.noting((self.in_flight, self.in_flight.ends, self.hear, self.fate))
         self.note_event = self.reports.noting_events()["stats_cb"]
         self.raising = False
 
-    def _heard(self, error: None, message: Message) -> None:
+    def hear(self, error: None, message: Message) -> None:
+        """The application's callback."""
         self.told.append(message.value())
         if self.raising:
             raise Raised
@@ -129,25 +134,65 @@ def test_an_exception_at_any_step_loses_nothing(what: str, twice: bool) -> None:
     assert step >= 1
 
 
-def test_an_exception_behind_the_count_is_no_second_count() -> None:
-    """Where a signal is handled when the counter's step has returned."""
-    rig = Rig()
-    ended = rig.in_flight.ended
+class Interrupted:
+    """A counter; a signal is handled when its step has returned."""
 
-    def interrupted() -> int:
-        ended()
+    def __init__(self, counter: Iterator[int]) -> None:
+        self._counter = counter
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        next(self._counter)
         raise Raised
 
-    note = rig.reports.noting(
-        (rig.in_flight, interrupted, lambda _, message: rig.told.append(message.value()), rig.fate)
-    )
+
+def test_an_exception_behind_the_count_is_no_second_count() -> None:
+    """On a thread that counts alone, where the step is a call."""
+    rig = Rig()
+    note = rig.reports.noting((rig.in_flight, Interrupted(rig.in_flight.ends), rig.hear, rig.fate))
     rig.in_flight.started()
+    rig.reports.counting = threading.get_ident()
     with pytest.raises(Raised):
         note(None, Message(topic="t", value=7))
+    rig.reports.counting = None
     assert rig.reports.waiting == 1
     assert rig.reports.run() == 1
     assert rig.told == [7]
     assert rig.in_flight.on_the_way() == 0
+
+
+def test_under_a_storm_of_signals_each_is_counted_and_told_once() -> None:
+    """The interpreter itself decides at which of its steps a handler runs: in every version of it."""
+    rig, count, struck = Rig(), 200_000, 0
+
+    def strike(_: int, frame: FrameType | None) -> None:
+        nonlocal struck
+        if frame is not None and frame.f_code.co_filename == module.__file__:
+            struck += 1
+            raise Raised
+
+    messages = [Message(topic="t", value=number) for number in range(count)]
+    for _ in messages:
+        rig.in_flight.started()
+    coming = iter(messages)
+    before = signal.signal(signal.SIGALRM, strike)
+    signal.setitimer(signal.ITIMER_REAL, 5e-5, 5e-5)
+    try:
+        # As the client library calls: no step of the interpreter between two.
+        while coming.__length_hint__():
+            with suppress(Raised):
+                deque(map(rig.note, itertools.repeat(None), coming), 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert rig.reports.run() <= struck
+
+    assert struck > 0
+    assert rig.in_flight.on_the_way() == 0
+    assert sorted(rig.told) == list(range(count))
+    assert rig.reports.waiting == 0
 
 
 def test_a_callback_that_raises_is_told_once() -> None:

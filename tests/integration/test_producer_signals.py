@@ -304,31 +304,6 @@ def _settled(producer: OrderedProducer) -> None:
     until(lambda: producer.poll(0) >= 0 and producer.flush(1) == 0)
 
 
-def test_a_signal_behind_the_count_of_a_report_loses_no_callback(kafka: KafkaUnderTest, topic_name: str) -> None:
-    """The record is counted as resolved, and its callback runs with the next call."""
-    TopicAdmin(kafka.client_config()).create(topic_name, 1)
-    told: list[KafkaError | None] = []
-    with OrderedProducer(kafka.client_config()) as producer:
-        producer.produce(topic_name, "v", "k")
-        assert producer.flush(120) == 0
-        in_flight = producer._topics[topic_name].in_flight(0)
-        ended = in_flight.ended
-
-        def interrupted() -> int:
-            before = ended()
-            if threading.current_thread() is threading.main_thread():
-                in_flight.ended = ended
-                raise _Raised
-            return before
-
-        in_flight.ended = interrupted
-        producer.produce(topic_name, "v", "k", on_delivery=lambda error, _: told.append(error))
-        with pytest.raises(_Raised):
-            producer.flush(120)
-        assert producer.flush(120) == 0
-    assert told == [None]
-
-
 @pytest.mark.parametrize("fails", [True, False], ids=["failed", "delivered"])
 def test_a_signal_in_a_delivery_report_loses_no_callback(kafka: KafkaUnderTest, topic_name: str, fails: bool) -> None:
     """At each step between the client's call and the application's callback: it is called once, if later."""
