@@ -16,9 +16,10 @@ class BackgroundThread(threading.Thread):
         self._stopping = False
 
     def begin(self) -> None:
-        """Start it when there is something to do for the first time."""
-        if self.ident is None and not self._stopping:
-            self.start()
+        """Start it when there is something to do for the first time. Called on any thread."""
+        with self._wake:
+            if self.ident is None and not self._stopping:
+                self.start()
 
     def retire(self) -> None:
         """Let the thread end, soon."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import Consumer, Message, cimpl
 
+from ...partitioner.epochs import ChangePhase
 from ...partitioner.errors import ConfigError, UsageError
 from .. import clock
 from ..callbacks import wrapped
@@ -501,6 +502,9 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
         """On the view's thread: a new epoch may be provable, and a classic member has to see new partitions."""
         if not self._closed:
             self._commits.stir()
+            timeline = self._view.timeline(topic)
+            if timeline is not None and timeline.change is not None and timeline.change.phase is ChangePhase.PREPARE:
+                self._positions.expect((topic, 0))
             (self._members.growth or self._refresher).wake()
 
 

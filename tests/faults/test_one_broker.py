@@ -18,6 +18,7 @@ from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.partitioner.layout import Layout
 from support.groups import QUICK, group_config, read
+from support.holding import prepared, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.process_supplier("a broker behind a proxy")]
 
@@ -177,3 +178,20 @@ def test_a_start_that_cannot_be_found_for_long_is_tried_on(broker: FaultyCluster
             assert [message.value() for message in read(consumer, 10)] == [b"%d" % number for number in range(10)]
     finally:
         broker.network.lift([rule])
+
+
+def test_a_change_that_is_prepared_opens_the_client_that_its_gates_ask_through(broker: FaultyCluster) -> None:
+    """A gate's first question does not wait for a new client, its connection and the group's coordinator."""
+    TopicAdmin(broker.client_config()).create("expected", 1, config=QUICK)
+    with OrderedProducer(broker.client_config()) as producer:
+        producer.produce("expected", b"v", "k")
+    asked = Rule(Effect.DELAY, Way.REQUEST, frozenset({"OffsetFetch"}), "expecting")  # by nothing: they are counted
+    with OrderedConsumer(group_config(broker, "expecting", client_id="expecting")) as consumer:
+        consumer.subscribe(["expected"])
+        read(consumer, 1)
+        broker.network.apply([asked])
+        try:
+            with prepared(broker, "expected", 2):
+                until(lambda: consumer.poll(0.05) is None and bool(asked.hits))
+        finally:
+            broker.network.lift([asked])

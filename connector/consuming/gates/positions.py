@@ -7,6 +7,7 @@ answer for all, and what it gets instead is the last offset that was really comm
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
 from ....partitioner.gates.gate_events import Heard
@@ -35,6 +36,7 @@ class GroupPositions(BackgroundThread):
         super().__init__("keyorder-positions")
         self._link, self._group = link, group
         self._watched: frozenset[Place] = frozenset()
+        self._expected: Place | None = None
         self._highest: dict[Place, int] = {}
         self.heard = Heard()
         self._began = self._moved_at = 0.0
@@ -56,6 +58,16 @@ class GroupPositions(BackgroundThread):
             self._wake.notify_all()
         if wanted:
             self.begin()
+
+    def expect(self, place: Place) -> None:
+        """A gate may close soon. Open the client that asks, so that the first question does not wait for it.
+
+        Asks once, about `place`; the answer counts for nothing.
+        """
+        with self._wake:
+            self._expected = place
+            self._wake.notify_all()
+        self.begin()
 
     def asked(self, topic: str, partition: int) -> bool:
         """Whether there was an answer since it is watched, be it that there is no commit."""
@@ -90,16 +102,19 @@ class GroupPositions(BackgroundThread):
         """The thread."""
         while True:
             with self._wake:
-                if not self._watched and not self._stopping:
-                    self._wake.wait()
-                elif self._watched:
+                if self._watched:
                     now = clock.now()
                     self._wake.wait(pause_after(now - self._moved_at, now - self._began))
+                elif self._expected is None and not self._stopping:
+                    self._wake.wait()
                 if self._stopping:
                     break
-                places = self._watched
+                places, expected, self._expected = self._watched, self._expected, None
             if places:
                 self._ask(places)
+            elif expected is not None:
+                with suppress(KeyorderError):  # the first question that counts tells of it
+                    self._link.commits.read([self._group], [expected], _TIMEOUT)
 
     def _ask(self, places: frozenset[Place]) -> None:
         with self._wake:
