@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import Consumer, Message, cimpl
 
-from ...partitioner.epochs import ChangePhase
 from ...partitioner.errors import ConfigError, UsageError
 from .. import clock
 from ..callbacks import wrapped
@@ -503,7 +502,7 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
         if not self._closed:
             self._commits.stir()
             timeline = self._view.timeline(topic)
-            if timeline is not None and timeline.change is not None and timeline.change.phase is ChangePhase.PREPARE:
+            if timeline is not None and timeline.change is not None:
                 self._positions.expect((topic, 0))
             (self._members.growth or self._refresher).wake()
 
