@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 KEYS = [k for k in (f"k{i}" for i in range(200)) if Layout(1, 2).home(k) != 0]
 RATE = 500.0
+# Seconds between two changes: otherwise the next one's start, which loads the broker, falls into the hand-over.
+PAUSE = 0.5
 # What other systems publish as the interval at which a consumer looks whether it may go on behind a split.
 PUBLISHED = {"KCL": 10.0, "Flink Kinesis": 10.0, "Pravega": 30.0}
 MEMBER = """
@@ -86,6 +89,7 @@ class HandOver(Measure):
                 "partitions": "1 <-> 2",
                 "hand-overs": len(times),
                 "load": f"{RATE:.0f} records/s of keys that move",
+                "between changes": f"{PAUSE} s",
             },
             repeats=bench.repeats,
             figures=[
@@ -124,6 +128,7 @@ class HandOver(Measure):
             writer = stack.enter_context(_Writer(bench, topic))
             for number in range(changes):
                 (admin.shrink if number % 2 == 0 else admin.expand)(topic, 1 if number % 2 == 0 else 2)
+                time.sleep(PAUSE)
             sent = writer.finish()
             seen = [row for member in members for row in member.seen()]
         return _hand_overs(sent, seen)
