@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TOPIC = "t"
 SERVERS = {"bootstrap.servers": "simulated:9092"}
+# Seconds of a member with its group.
+SESSION = 6.0
 
 
 class OnPurpose(Exception):
@@ -66,7 +68,7 @@ class Habits:
             "client.id": name,
             "group.id": group,
             "auto.offset.reset": "latest" if self.latest else "earliest",
-            "session.timeout.ms": 6_000,
+            "session.timeout.ms": int(SESSION * 1000),
             "heartbeat.interval.ms": 2_000,
             "max.poll.interval.ms": 20_000,
             "partition.assignment.strategy": self.strategy,

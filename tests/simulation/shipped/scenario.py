@@ -15,7 +15,7 @@ from keyorder.connector.verify.verdict import Verdict, judge
 from keyorder.errors import KeyorderError
 from keyorder.partitioner.records.control_records import decode_record, timeline_key
 from keyorder.partitioner.timeline import Timeline
-from simulation.shipped.applications import SERVERS, TOPIC, Habits, Member, Writer
+from simulation.shipped.applications import SERVERS, SESSION, TOPIC, Habits, Member, Writer
 from simulation.shipped.broker import Cluster, Log, Place
 from simulation.shipped.client import connect_to
 from simulation.shipped.coordinator import Group
@@ -301,8 +301,12 @@ class Scenario:
             self._join(rng.choice(sorted(self.habits)))
         elif cluster.chance("member frozen", 0.01) and alive:
             frozen = rng.choice(alive)
-            # Beyond its session the rest of a batch in the application's hands is another member's, whatever we do.
-            frozen.process.freeze(rng.choice((0.5, 3.0, 9.0 if self.habits[frozen.group].batch == 1 else 4.0)))
+            single, until = self.habits[frozen.group].batch == 1, frozen.process.frozen_until
+            seconds = rng.choice((0.5, 3.0, 9.0 if single else 4.0))
+            # Beyond its session the rest of a batch in the application's hands is another member's, whatever we do. Two that
+            # follow each other closely add up.
+            if single or not until or until + SESSION <= self.scheduler.now:
+                frozen.process.freeze(seconds)
         elif cluster.chance("writer killed", 0.008):
             self._replace_writer(rng.choice(sorted(self.writers)))
         elif cluster.chance("writer frozen", 0.008):
