@@ -223,8 +223,14 @@ class PartitionState:
         self.processed = self._returned
 
     def processed_up_to(self, offset: int) -> int:
-        """A position that the application named, moved past a tail without records if that is all that follows."""
-        return max(offset, self._shown_up_to()) if offset >= self.record_end else offset
+        """A position that the application named, moved past what it will not be given, if nothing else follows.
+
+        That is what an earlier owner has processed, and a tail without records.
+        """
+        if offset < self.record_end:
+            return offset
+        inherited = self.earlier.inherited
+        return max(offset, self._shown_up_to(), -1 if inherited is None else inherited.first_open(offset))
 
     def _shown_up_to(self) -> int:
         """No record that is not returned yet lies below this: up to the end that was seen, or to the gate that holds one.

@@ -23,6 +23,12 @@ class Ahead:
     upto: int
     pending: frozenset[int]
 
+    def first_open(self, offset: int) -> int:
+        """The first offset from `offset` on that is not processed."""
+        return min(
+            (pending for pending in self.pending if offset <= pending < self.upto), default=max(offset, self.upto)
+        )
+
     def covers(self, offset: int) -> bool:
         """Whether the record at `offset` was processed already."""
         return offset < self.upto and offset not in self.pending

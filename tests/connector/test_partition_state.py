@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Message
 from keyorder.connector.consuming.partition_state import PartitionState
 from keyorder.connector.consuming.records.batches import MessageBatch
+from keyorder.partitioner.gates.ahead import Ahead
 
 
 def test_what_overtook_a_waiting_record_is_worth_a_commit_of_the_same_position() -> None:
@@ -53,3 +54,27 @@ def test_the_position_of_a_late_record_says_nothing_of_an_unfinished_one_before_
     assert owned.processed == 1
     owned.done_up_to(3)
     assert owned.processed == 3
+
+
+def test_the_position_passes_what_an_earlier_owner_has_processed() -> None:
+    """It had taken 58 to 60 while 55 and 57 waited. They are not given again: nobody would ever name what follows 57."""
+    owned = PartitionState("t", 0)
+    owned.start_at(55)
+    owned.earlier.inherited = Ahead(61, frozenset({55, 57}))
+    owned.gave(55)
+    owned.done_up_to(56)
+    assert owned.processed == 57
+    owned.gave(57)
+    owned.done_up_to(58)
+    assert (owned.processed, owned.ahead(61)) == (61, "")
+
+
+def test_a_position_below_what_was_given_stays_where_the_application_names_it() -> None:
+    """It may want to have the rest again."""
+    owned = PartitionState("t", 0)
+    owned.start_at(55)
+    owned.earlier.inherited = Ahead(61, frozenset({55, 57}))
+    owned.gave(55)
+    owned.gave(57)
+    owned.done_up_to(56)
+    assert owned.processed == 56

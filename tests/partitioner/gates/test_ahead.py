@@ -28,6 +28,13 @@ def test_cut_short_it_covers_less_and_never_what_waits(committed: int, pending: 
     assert not any(kept.covers(offset) for offset in ahead.pending)
 
 
+@given(st.integers(0, 40), st.sets(st.integers(0, 60)), st.integers(0, 50))
+def test_the_first_open_offset_is_the_first_that_is_not_covered(upto: int, pending: set[int], offset: int) -> None:
+    ahead = Ahead(upto, frozenset(pending))
+    open_ = next(o for o in range(offset, 1_000) if not ahead.covers(o))
+    assert ahead.first_open(offset) == open_
+
+
 @given(st.text(max_size=20), OFFSETS)
 def test_foreign_text_covers_nothing_wrongly(text: str, committed: int) -> None:
     found = decode_ahead(text, committed)
