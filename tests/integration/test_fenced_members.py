@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import ConsumerGroupDescription
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector.consuming.ending import has_failed
 from keyorder.partitioner.gates import membership
@@ -117,7 +118,9 @@ class Member:
 
         def asked() -> bool:
             other.poll(0.02)
-            return self.state() is not ConsumerGroupState.STABLE or bool(self.consumer.memberid() is None)
+            group = self._described()
+            # A cooperative one may be over between two looks: the other is a member then, and waits for partitions.
+            return group.state is not ConsumerGroupState.STABLE or len(group.members) == 2
 
         until(asked, "a rebalance")
 
@@ -129,7 +132,10 @@ class Member:
 
     def state(self) -> ConsumerGroupState:
         """Of the group."""
-        return self._cluster.describe_consumer_groups([self.topic])[self.topic].result(LIMIT).state
+        return self._described().state
+
+    def _described(self) -> ConsumerGroupDescription:
+        return self._cluster.describe_consumer_groups([self.topic])[self.topic].result(LIMIT)
 
     def end(self) -> None:
         """Close the others."""
