@@ -171,8 +171,8 @@ lint: $(STAMP)  ## format, lint, types
 check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
 	@$(MAKE) --no-print-directory -j 3 lint pure-connector pure-others
 
-# The tests of make check, those of models and simulations left to make test and make test-long. Each half is a process that reads its own files
-# alone: workers of one run would each read them all.
+# The tests of make check, those of models and simulations left to make test and make test-long. Each half is a process that reads
+# its own files alone: workers of one run would each read them all.
 PURE := pytest -q -m "not kafka and not docker and not slow and not nightly" --without-services
 
 pure-connector: $(STAMP)

@@ -56,11 +56,17 @@ def test_the_position_of_a_late_record_says_nothing_of_an_unfinished_one_before_
     assert owned.processed == 3
 
 
+def _inherited(upto: int, *pending: int) -> PartitionState:
+    """One that begins at the first pending offset; an earlier owner has processed what else lies below `upto`."""
+    owned = PartitionState("t", 0)
+    owned.start_at(pending[0])
+    owned.earlier.inherited = Ahead(upto, frozenset(pending))
+    return owned
+
+
 def test_the_position_passes_what_an_earlier_owner_has_processed() -> None:
     """It had taken 58 to 60 while 55 and 57 waited. They are not given again: nobody would ever name what follows 57."""
-    owned = PartitionState("t", 0)
-    owned.start_at(55)
-    owned.earlier.inherited = Ahead(61, frozenset({55, 57}))
+    owned = _inherited(61, 55, 57)
     owned.gave(55)
     owned.done_up_to(56)
     assert owned.processed == 57
@@ -71,9 +77,7 @@ def test_the_position_passes_what_an_earlier_owner_has_processed() -> None:
 
 def test_a_position_below_what_was_given_stays_where_the_application_names_it() -> None:
     """It may want to have the rest again."""
-    owned = PartitionState("t", 0)
-    owned.start_at(55)
-    owned.earlier.inherited = Ahead(61, frozenset({55, 57}))
+    owned = _inherited(61, 55, 57)
     owned.gave(55)
     owned.gave(57)
     owned.done_up_to(56)

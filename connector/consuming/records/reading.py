@@ -57,12 +57,11 @@ class Intake:
         self._ended = False
 
     def take(self, items: Sequence[Item], fetched_at: float) -> None:
-        """Take over what was fetched; `sort` looks at it."""
-        if items:
-            self._out.waiting.extend(items)
-            self._looked.clear()
-            self._fetched_at = fetched_at
-            self._assignment.fetching.handed_over(items)
+        """Take over what was fetched, one item at least; `sort` looks at it."""
+        self._out.waiting.extend(items)
+        self._looked.clear()
+        self._fetched_at = fetched_at
+        self._assignment.fetching.handed_over(items)
 
     def saw_end(self) -> bool:
         """Whether the end of a partition has come since this was asked last."""
