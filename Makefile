@@ -106,9 +106,10 @@ connect-chaos: $(STAMP)  ## three Connect workers: ten kills, standstills, broke
 applications: $(STAMP)  ## hard applications on stock clients and on ours, judged: 50 seeds, SEEDS=n for another number, SEED=n for one
 	@KEYORDER_APPLICATIONS=$(or $(SEEDS),50) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/integration/applications -s -n 0
 
-jepsen: $(STAMP)  ## faults in every phase of changes on three brokers, judged: MINUTES= SEED= FAULTS=a,b KINDS= PLAN=fault@phase,.. KEEP=1
+jepsen: $(STAMP)  ## faults in every phase of changes on three brokers, judged: MINUTES= SEED= FAULTS=a,b KINDS= SWEEP=1 PLAN=fault@phase,.. KEEP=1
 	@PYTHONPATH=tests $(BIN)/python tests/faults/campaign.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
-	    $(if $(FAULTS),--faults $(FAULTS)) $(if $(KINDS),--kinds $(KINDS)) $(if $(PLAN),--plan $(PLAN)) $(if $(KEEP),--keep)
+	    $(if $(FAULTS),--faults $(FAULTS)) $(if $(KINDS),--kinds $(KINDS)) $(if $(SWEEP),--sweep) \
+	    $(if $(PLAN),--plan $(PLAN)) $(if $(KEEP),--keep)
 
 parity: $(STAMP)  ## our clients beside confluent-kafka's, and beneath libraries that others wrote
 	@$(BIN)/python -Im pytest tests/parity -q -n 0 --timeout=1200

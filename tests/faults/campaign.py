@@ -2,8 +2,9 @@
 
     python tests/faults/campaign.py --minutes 10 --seed 1 --faults broker-kill,hold-Produce
 
-An episode is one load on a topic of its own, with some rounds; a round is a change and a fault. After each round everybody
-has to get on; after an episode its history is judged. What was struck least so far, by the kept record, comes first.
+An episode is one load on a topic of its own, with some rounds; a round is a change and a fault, which strikes in one phase of
+the change or, in a sweep, in each. After each round everybody has to get on; after an episode its history is judged. What was
+struck least so far, by the kept record, comes first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import random
 import secrets
 import sys
 import tempfile
-import threading
 import traceback
 import uuid
 from collections import Counter
@@ -26,27 +26,36 @@ from faults import report
 from faults.change import PHASES, ChangeProcess, Step
 from faults.cluster import PATIENCE, FaultyCluster
 from faults.nemesis import CONTROLLER, FAULTS, Field, Strike
-from faults.workloads import KINDS, Load
+from faults.workloads import KINDS, Load, wait
 from keyorder.connector import clock
 
 ROOT = Path(__file__).parents[2]
 RECORD, PAGE = ROOT / "docs" / "faults.json", ROOT / "docs" / "faults.md"
 FEWEST, MOST = 4, 12  # partitions
 ROUNDS = 4  # of an episode
+ENOUGH = 3  # rounds in which a fault has struck in a phase
+EVERY = "every phase"  # the aim of a sweep
+
+
+@dataclass
+class Blow:
+    """A fault that was in force once. Times are seconds of keyorder's clock. touched: messages, or 1 where none are chosen."""
+
+    target: str
+    began: float
+    ended: float
+    touched: int
 
 
 @dataclass
 class Round:
-    """One change and one fault. Times are seconds of keyorder's clock. phases: in which of them the fault did something."""
+    """One change and one fault. phases: in which of them the fault did something."""
 
     fault: str
     aim: str
-    target: str
     count: int
-    began: float
-    ended: float
+    blows: list[Blow]
     recovered: float
-    touched: int
     phases: list[str]
     steps: list[Step]
     attempts: int
@@ -108,54 +117,78 @@ def _round(load: Load, name: str, aim: str, chance: random.Random) -> Round:
     config = {**load.kafka.client_config(), "client.id": CONTROLLER}
     now = load.run.count()
     count = chance.choice([n for n in range(FEWEST, MOST + 1) if n != now])
-    if aim == "clearing":
+    aims = list(PHASES) if aim == EVERY else [aim]
+    if PHASES[0] in aims:
         _leave_open(config, load.run.topic, count)
-    change = ChangeProcess(config, load.run.topic, count, aim)
-    field = Field(load.kafka, load.run, change, load.writers, load.readers, load.start)
-    changes = [change]
+    changes = [ChangeProcess(config, load.run.topic, count, aims)]
+    struck: list[tuple[Blow, Strike]] = []
     try:
-        change.reached(PATIENCE)
-        began = clock.now()
-        with FAULTS[name].harm(field, chance) as strike:
-            change.go_on()
-            threading.Event().wait(FAULTS[name].seconds)  # how long it lasts is the fault's own
-            ended = clock.now()
-        while not changes[-1].succeeded(PATIENCE):
-            print(f"  a controller of {load.run.topic} has ended: {changes[-1].notes[-5:]}", flush=True)
-            assert len(changes) < 10, [c.notes[-5:] for c in changes]
-            changes.append(ChangeProcess(config, load.run.topic, count))
+        while True:
+            if phase := changes[-1].reached(PATIENCE):
+                aims.remove(phase)
+                struck.append(_strike(load, name, changes[-1], chance))
+            elif changes[-1].succeeded(PATIENCE):
+                break
+            else:
+                print(f"  a controller of {load.run.topic} has ended: {changes[-1].notes[-5:]}", flush=True)
+                assert len(changes) < 10 + len(PHASES), [c.notes[-5:] for c in changes]
+                changes.append(ChangeProcess(config, load.run.topic, count, aims))
         assert load.run.count() == count
         load.await_progress()
     finally:
         for each in changes:
             each.kill()
     steps = [step for each in changes for step in each.steps]
+    hit = {phase for blow, strike in struck for phase in phases_struck(steps, strike, blow.began, blow.ended)}
+    phases = [phase for phase in PHASES if phase in hit]
+    return Round(name, aim, count, [blow for blow, _ in struck], clock.now(), phases, steps, len(changes))
+
+
+def _strike(load: Load, name: str, change: ChangeProcess, chance: random.Random) -> tuple[Blow, Strike]:
+    """Do harm while the change stands in a phase, and have it go on once a message was touched, where some are chosen."""
+    fault = FAULTS[name]
+    field = Field(load.kafka, load.run, change, load.writers, load.readers, load.start)
+    began = clock.now()
+    with fault.harm(field, chance) as strike:
+        while strike.rules and not any(rule.hits for rule in strike.rules) and clock.now() < began + fault.seconds:
+            wait(0.05)
+        change.go_on()
+        wait(fault.seconds)  # how long it lasts is the fault's own
+        ended = clock.now()
     touched = sum(len(rule.hits) for rule in strike.rules) if strike.rules else 1
-    struck = phases_struck(steps, strike, began, ended)
-    return Round(name, aim, strike.target, count, began, ended, clock.now(), touched, struck, steps, len(changes))
+    return Blow(strike.target, began, ended, touched), strike
 
 
 def _leave_open(config: Mapping[str, str], topic: str, count: int) -> None:
     """An attempt whose controller has died: only such a one is cleared."""
-    change = ChangeProcess(config, topic, count, "collecting")
+    change = ChangeProcess(config, topic, count, ["collecting"])
     try:
         change.reached(PATIENCE)
     finally:
         change.kill()
 
 
-def plan(seed: int, faults: Sequence[str], covered: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
-    """Every fault in every phase, those first that were struck least so far; the rest is chance."""
+def plan(
+    seed: int, faults: Sequence[str], covered: Mapping[str, Mapping[str, int]], sweep: bool = False
+) -> list[tuple[str, str]]:
+    """Every fault in every phase, or in a sweep of them. What was struck least so far comes first; the rest is chance."""
+
+    def done(pair: tuple[str, str]) -> int:
+        fault, aim = pair
+        times = covered.get(fault, {})
+        return sum(min(ENOUGH, times.get(phase, 0)) for phase in (PHASES if aim == EVERY else [aim]))
+
     chance = random.Random(seed)
-    pairs = [(fault, phase) for fault in faults for phase in PHASES]
+    pairs = [(fault, aim) for fault in faults for aim in ([EVERY] if sweep else PHASES)]
     chance.shuffle(pairs)
-    return sorted(pairs, key=lambda pair: covered.get(pair[0], {}).get(pair[1], 0))
+    return sorted(pairs, key=done)
 
 
-def run(minutes: float, seed: int, faults: Sequence[str], kinds: Sequence[str], folder: Path) -> list[Episode]:
-    """Episodes until the time is over; each is finished. Tells them on standard output."""
+def run(
+    pairs: Sequence[tuple[str, str]], minutes: float, seed: int, kinds: Sequence[str], folder: Path
+) -> list[Episode]:
+    """Episodes of these pairs of fault and aim until the time is over; each is finished. Tells them on standard output."""
     until = clock.now() + 60 * minutes
-    pairs = plan(seed, faults, report.coverage(report.load(RECORD)))
     episodes: list[Episode] = []
     try:
         while clock.now() < until:
@@ -192,8 +225,10 @@ def tell(episode: Episode) -> None:
     print(f"{episode.kind}, seed {episode.seed}, {episode.ended - episode.began:.0f} s: {episode.figures}")
     for each in episode.rounds:
         print(
-            f"  {each.fault} ({each.target}) in {each.aim}: {each.touched} times, in {', '.join(each.phases) or 'no phase'};"
-            f" to {each.count} partitions, {each.attempts} controllers, got on after {each.recovered - each.ended:.1f} s"
+            f"  {each.fault} ({', '.join(dict.fromkeys(blow.target for blow in each.blows))}) in {each.aim}:"
+            f" {sum(blow.touched for blow in each.blows)} times, in {', '.join(each.phases) or 'no phase'};"
+            f" to {each.count} partitions, {each.attempts} controllers,"
+            f" got on after {each.recovered - each.blows[-1].ended:.1f} s"
         )
     if episode.wrong:
         print(
@@ -210,6 +245,9 @@ def _main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000))
     parser.add_argument("--faults", default="", help=f"some of: {', '.join(FAULTS)}")
     parser.add_argument("--kinds", default="", help=f"some of: {', '.join(KINDS)}")
+    parser.add_argument(
+        "--sweep", action="store_true", help="a fault strikes in each phase of its change, one after another"
+    )
     parser.add_argument("--plan", default="", help="one episode again: fault@phase,...; with --kinds and --seed")
     parser.add_argument("--folder", type=Path, default=None, help="where histories and the report go")
     parser.add_argument("--keep", action="store_true", help=f"add to {RECORD.relative_to(ROOT)}")
@@ -224,7 +262,8 @@ def _main() -> int:
         chosen = [(f, p.replace("_", " ")) for f, _, p in (pair.partition("@") for pair in options.plan.split(","))]
         episodes = [replay(kinds[0], options.seed, chosen, folder)]
     else:
-        episodes = run(options.minutes, options.seed, faults, kinds, folder)
+        pairs = plan(options.seed, faults, report.coverage(report.load(RECORD)), options.sweep)
+        episodes = run(pairs, options.minutes, options.seed, kinds, folder)
     document = {"seed": options.seed, "faults": faults, "episodes": [asdict(episode) for episode in episodes]}
     report.write(document, folder)
     print(report.summary(document))

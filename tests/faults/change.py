@@ -1,6 +1,6 @@
-"""A change of a topic's count in a process of its own, which tells its phases and can be stopped in one.
+"""A change of a topic's count in a process of its own, which tells its phases and can be stopped in some.
 
-python change.py '{"config": {...}, "topic": "orders", "count": 6, "stop": "collecting"}'
+python change.py '{"config": {...}, "topic": "orders", "count": 6, "stops": ["collecting"]}'
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,10 @@ class Step:
 
 
 class ChangeProcess:
-    """A change that runs. With `stop` it waits in the first of these phases that it enters until `go_on`."""
+    """A change that runs. In each of the phases in `stops`, when it enters it first, it waits until `go_on`."""
 
-    def __init__(self, config: Mapping[str, str], topic: str, count: int, stop: str | None = None) -> None:
-        spec = {"config": dict(config), "topic": topic, "count": count, "stop": stop}
+    def __init__(self, config: Mapping[str, str], topic: str, count: int, stops: Iterable[str] = ()) -> None:
+        spec = {"config": dict(config), "topic": topic, "count": count, "stops": list(stops)}
         self.process = subprocess.Popen(
             [sys.executable, __file__, json.dumps(spec)],
             stdin=subprocess.PIPE,
@@ -46,7 +46,7 @@ class ChangeProcess:
         self.notes: list[str] = []
         self.heard = clock.now()
         """When it said something for the last time."""
-        self._stopped: queue.Queue[bool] = queue.Queue()
+        self._stopped: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
@@ -58,27 +58,27 @@ class ChangeProcess:
             facts = json.loads(line)
             self.heard = clock.now()
             if "stopped" in facts:
-                self._stopped.put(True)
+                self._stopped.put(facts["stopped"])
             elif facts["step"] in PHASES:
                 self.steps.append(Step(facts["step"], facts["at"]))
             else:
                 self.notes.append(facts["step"])
-        self._stopped.put(False)
+        self._stopped.put(None)
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.notes.append(line.rstrip())
 
-    def reached(self, patience: float) -> bool:
-        """Wait until it stands in its phase; False if it ended before."""
+    def reached(self, patience: float) -> str | None:
+        """Wait until it stands in a phase, which is returned; None if it has ended."""
         deadline = clock.now() + patience
         while True:
             try:
                 return self._stopped.get(timeout=1)
             except queue.Empty:
                 deadline = max(deadline, self.heard + patience)
-                assert clock.now() < deadline, f"the change is stuck before its phase: {self.notes[-5:]}"
+                assert clock.now() < deadline, f"the change is stuck: {self.notes[-5:]}"
 
     def go_on(self) -> None:
         """Let it leave the phase in which it stands."""
@@ -108,14 +108,13 @@ class ChangeProcess:
 
 
 def _main(spec: dict[str, Any]) -> None:
-    stop = spec["stop"]
+    stops = set(spec["stops"])
 
     def progress(step: str) -> None:
-        nonlocal stop
         step = OVER if step == "done" else step
         print(json.dumps({"step": step, "at": clock.now()}), flush=True)
-        if step == stop:
-            stop = None
+        if step in stops:
+            stops.remove(step)
             print(json.dumps({"stopped": step}), flush=True)
             sys.stdin.readline()
 

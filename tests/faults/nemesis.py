@@ -25,7 +25,8 @@ REQUESTS = (
     "EndTxn",
 )  # fmt: skip
 # Asked so often that only some of the answers are lost, and asked by a client that starts: one of each kind is killed.
-OFTEN, AT_START = {"Produce", "Fetch"}, {"FindCoordinator", "InitProducerId"}
+OFTEN, AT_START = {"Produce", "Fetch"}, {"FindCoordinator", "InitProducerId", "OffsetFetch"}
+READERS_ASK = {"OffsetFetch"}  # and no writer
 
 
 @dataclass
@@ -312,7 +313,8 @@ def _request_faults(name: str) -> None:
             if name in AT_START:
                 # A transactional one says that it has begun only when it was answered.
                 transactional = field.readers[0].actor.startswith("e")
-                for workers in [field.writers] if transactional else [field.writers, field.readers]:
+                both = [field.writers] if transactional else [field.writers, field.readers]
+                for workers in [field.readers] if name in READERS_ASK else both:
                     victim = workers.pop(chance.randrange(len(workers)))
                     field.run.kill(victim)
                     workers.append(field.start(victim))

@@ -157,8 +157,10 @@ def draw(episode: Mapping[str, Any], path: Path) -> None:
             for place, step in enumerate(steps):
                 until = steps[place + 1]["at"] if place + 1 < len(steps) else each["recovered"]
                 axes.barh(0, until - step["at"], left=step["at"] - start, color=_COLORS[step["phase"]])
-            axes.barh(1, max(0.2, each["ended"] - each["began"]), left=each["began"] - start, color="#c8553d")
-            axes.text(each["began"] - start, 1.5, f"{each['fault']} ({each['target']})", rotation=12, fontsize=7)
+            for blow in each["blows"]:
+                axes.barh(1, max(0.2, blow["ended"] - blow["began"]), left=blow["began"] - start, color="#c8553d")
+            for blow in each["blows"][:1]:
+                axes.text(blow["began"] - start, 1.5, f"{each['fault']} ({blow['target']})", rotation=12, fontsize=7)
             axes.barh(2, 0, left=0)
         axes.set_yticks([0, 1], ["change", "fault"])
         axes.set_ylim(-0.6, 3.2)

@@ -105,7 +105,7 @@ class Rig:
         changes: list[ChangeProcess] = []
         try:
             if number % 4 == 3:
-                changes.append(ChangeProcess(config, topic, count, self._chance.choice(PHASES[1:-1])))
+                changes.append(ChangeProcess(config, topic, count, [self._chance.choice(PHASES[1:-1])]))
                 changes[0].reached(PATIENCE)
                 changes[0].kill()
                 self.soak.kills["controller"] += 1

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from faults import report, workloads
-from faults.campaign import PAGE, RECORD, Episode, Round, phases_struck, plan
+from faults.campaign import EVERY, PAGE, RECORD, Blow, Episode, Round, phases_struck, plan
 from faults.change import PHASES, Step
 from faults.cluster import FaultyCluster
 from faults.nemesis import FAULTS, REQUESTS, Strike
@@ -50,6 +50,13 @@ def test_what_was_struck_least_comes_first() -> None:
     assert plan(8, ["a", "b"], covered) != chosen
 
 
+def test_a_sweep_is_planned_by_the_phases_that_lack_a_round() -> None:
+    """More than enough in one phase makes up for nothing in another."""
+    covered = {"a": {"preparing": 50}, "b": dict.fromkeys(PHASES, 1), "c": dict.fromkeys(PHASES, 3)}
+
+    assert plan(7, ["c", "b", "a"], covered, sweep=True) == [("a", EVERY), ("b", EVERY), ("c", EVERY)]
+
+
 def test_each_request_has_its_faults() -> None:
     """A request that is to be held or to lose its answer is among the faults by its name."""
     assert {f"{how}-{name}" for how in ("hold", "lose") for name in REQUESTS} <= FAULTS.keys()
@@ -84,7 +91,8 @@ def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(monkeypatc
 def an_episode(wrong: str = "") -> Episode:
     """One round, in which a broker was dead in two phases."""
     steps = [Step("preparing", 10.0), Step("collecting", 12.0)]
-    done = Round("broker-kill", "preparing", "broker 1", 6, 10.0, 15.0, 20.0, 1, ["preparing", "collecting"], steps, 1)
+    blows = [Blow("broker 1", 10.0, 15.0, 1)]
+    done = Round("broker-kill", "preparing", 6, blows, 20.0, ["preparing", "collecting"], steps, 1)
     return Episode("plain", 1, [("broker-kill", "preparing")], [done], {"records": 5}, wrong, 8.0, 21.0)
 
 
@@ -112,7 +120,10 @@ def test_a_report_shows_what_went_wrong(tmp_path: Path) -> None:
 
     assert "&lt;lost&gt;" in page
     assert "<svg" in page
-    assert json.loads((tmp_path / "report.json").read_text())["episodes"][0]["rounds"][0]["target"] == "broker 1"
+    assert (
+        json.loads((tmp_path / "report.json").read_text())["episodes"][0]["rounds"][0]["blows"][0]["target"]
+        == "broker 1"
+    )
 
 
 def test_the_page_shows_the_record() -> None:
