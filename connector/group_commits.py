@@ -20,7 +20,7 @@ from ..partitioner.gates.starts import Commit, epoch_of
 from . import clock
 from .attempts import Attempts
 from .config import connection_of
-from .kafka_errors import translate
+from .kafka_errors import translate, translate_of_known
 from .messages import Place
 
 _AT_ONCE = 16
@@ -41,6 +41,7 @@ class GroupCommits:
         self._servers = str(config.get("bootstrap.servers"))
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[Consumer, float]] = {}
+        self._served = False  # a coordinator has answered: the login is good
 
     def read(
         self, groups: Iterable[str], places: Collection[Place], timeout: float = 10.0
@@ -110,6 +111,7 @@ class GroupCommits:
         except BaseException:
             client.close()
             raise
+        self._served = True
         self._put_back(group, client)
         commits = {}
         for answer in answers:
@@ -134,7 +136,8 @@ class GroupCommits:
                 if raised.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return []
                 self._raise_what_was_told(client, group)
-                raise translate(raised.args[0], *_what(group), self._servers) from raised
+                typed = translate_of_known if self._served else translate
+                raise typed(raised.args[0], *_what(group), self._servers) from raised
 
         return Attempts(
             stop=stop_after_delay(timeout),

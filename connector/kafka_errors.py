@@ -64,6 +64,10 @@ _READ_AGAIN = {
 }
 
 
+#: What a broker, or the library, says of a login that is refused.
+LOGIN_REFUSED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
+
+
 def translate(error: KafkaError, operation: str, resource: str, bootstrap_servers: str = "?") -> KeyorderError:
     """The typed error for what the client library reported while doing `operation` on `resource`."""
     if isinstance(error, Cause):
@@ -75,7 +79,7 @@ def translate(error: KafkaError, operation: str, resource: str, bootstrap_server
         return TopicNotFoundError(resource.removeprefix("topic "))
     if code in _UNREACHABLE:
         return BrokerUnreachableError(bootstrap_servers, f"{operation} {resource}: {error.name()}")
-    if code in (KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION):
+    if code in LOGIN_REFUSED:
         return NotAuthorizedError("log in to", "the cluster", error.str())
     passing = error.retriable() or code in _PASSING
     return KafkaOperationError(f"{operation} {resource}", f"{error.name()}: {error.str()}", passing)
@@ -91,6 +95,15 @@ def ends_partition(error: KafkaError, resource: str, bootstrap_servers: str = "?
     if error.code() in _READ_AGAIN or error.retriable():
         return False
     raise translate(error, "read", resource, bootstrap_servers)
+
+
+def translate_of_known(error: KafkaError, operation: str, resource: str, bootstrap_servers: str = "?") -> KeyorderError:
+    """`translate` for a client whose login was good once. When it is refused later this passes, as for the library's own
+    clients: a password is being changed, or a token has just run out. Then the error is a BrokerUnreachableError.
+    """
+    if error.code() in LOGIN_REFUSED:
+        return BrokerUnreachableError(bootstrap_servers, f"{operation} {resource}: {error.str()}")
+    return translate(error, operation, resource, bootstrap_servers)
 
 
 @contextmanager

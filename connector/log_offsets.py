@@ -17,7 +17,7 @@ from . import clock
 from .attempts import Attempts
 from .config import at_leaders
 from .interruptible import Condition
-from .kafka_errors import translate
+from .kafka_errors import LOGIN_REFUSED, translate
 from .log_reader import read_ranges
 from .messages import Place, offset_of, place_of
 from .metadata import prefetch_metadata
@@ -32,8 +32,6 @@ _BUSY = 0.2
 _FINAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
     KafkaError._INVALID_ARG,
 }
 
@@ -57,10 +55,14 @@ class LogOffsets:
         # By whom one is used. A loan that a signal's exception leaves behind is over when nobody has it any more.
         self._lent: dict[str, weakref.WeakSet[_Loan]] = {name: weakref.WeakSet() for name in (_COMMITTED, _UNCOMMITTED)}
         self._closed = 0  # how often; what was lent before is not taken back
+        self._served = False  # somebody has answered: the login is good
         self._returned = Condition()
 
     def earliest(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
-        """The log starts. Raises NotAuthorizedError, BrokerUnreachableError (no leader answered in time)."""
+        """The log starts.
+
+        Raises NotAuthorizedError, BrokerUnreachableError: no leader answered in time, or it refuses a login that was good.
+        """
         return self._list(places, _EARLIEST, self._any(), timeout)
 
     def stable_ends(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, int]:
@@ -135,7 +137,7 @@ class LogOffsets:
         attempts = Attempts(
             stop=stop_after_delay(timeout),
             wait=wait_exponential(multiplier=0.02, max=1.0),
-            retry=retry_if_exception(_passes),
+            retry=retry_if_exception(self._passes),
             reraise=True,
         )
         once, topic = min(timeout, 5.0), wanted[0].topic
@@ -143,7 +145,7 @@ class LogOffsets:
             return attempts(self._lending, isolation, lambda client: self._once(client, wanted, once), topic)
         except KafkaException as raised:
             name = f"topic {topic}"
-            if _passes(raised):
+            if self._passes(raised):
                 raise BrokerUnreachableError(self._servers, f"list the offsets of {name}: {raised}") from raised
             raise translate(raised.args[0], "list the offsets of", name, self._servers) from raised
 
@@ -177,7 +179,7 @@ class LogOffsets:
                 if topic is not None:
                     prefetch_metadata(client, topic)
             result = use(client)
-            good = True
+            good = self._served = True
             return result
         finally:
             with self._returned:
@@ -187,6 +189,12 @@ class LogOffsets:
                     self._returned_at[isolation] = clock.now()
                     self._idle[isolation] = client
                 self._returned.notify()
+
+    def _passes(self, error: BaseException) -> bool:
+        if not isinstance(error, KafkaException):
+            return False
+        code = error.args[0].code()
+        return self._served if code in LOGIN_REFUSED else code not in _FINAL
 
     def _open(self, isolation: str) -> Consumer:
         return Consumer(
@@ -202,7 +210,3 @@ class LogOffsets:
                 "auto.offset.reset": "error",
             }
         )
-
-
-def _passes(error: BaseException) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() not in _FINAL

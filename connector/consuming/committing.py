@@ -22,7 +22,7 @@ from ...partitioner.timeline import Timeline
 from .. import clock
 from ..attempts import Attempts
 from ..config import ConsumerSettings
-from ..kafka_errors import COORDINATOR_MOVES, translate
+from ..kafka_errors import COORDINATOR_MOVES, LOGIN_REFUSED, translate
 from ..link.cluster_link import ClusterLink
 from ..messages import Place
 from .assignment import Assignment
@@ -49,6 +49,7 @@ _ASK_AGAIN = 0.5
 _CHEAP, _BRISK, _CALM, _AT_LEAST = 0.0002, 10.0, 50.0, 0.5
 _PASSING = {
     *COORDINATOR_MOVES,
+    *LOGIN_REFUSED,
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.UNKNOWN_MEMBER_ID,

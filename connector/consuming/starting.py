@@ -18,7 +18,7 @@ from ...partitioner.gates.starts import (
 )
 from ...partitioner.timeline import Timeline
 from ..attempts import Attempts
-from ..kafka_errors import translate, translated
+from ..kafka_errors import translate, translate_of_known, translated
 from ..link import ClusterLink
 from ..messages import Place
 from ..metadata import topic_ids
@@ -129,4 +129,4 @@ class Starter:
                 raise translate(result.error, "commit the offsets of", f"group {self._group}", self._bootstrap)
 
     def _translated(self, raised: KafkaException, operation: str, resource: str) -> Exception:
-        return translate(raised.args[0], operation, resource, self._bootstrap)
+        return translate_of_known(raised.args[0], operation, resource, self._bootstrap)  # the control topics were read

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from keyorder.connector.kafka_errors import ends_partition, may_still_arrive, translate
+from keyorder.connector.kafka_errors import ends_partition, may_still_arrive, translate, translate_of_known
 from keyorder.connector.metadata import answered
 from keyorder.partitioner.errors import KafkaOperationError, KeyorderError, NotAuthorizedError, TopicNotFoundError
 
@@ -17,6 +17,16 @@ from keyorder.partitioner.errors import KafkaOperationError, KeyorderError, NotA
 def test_a_commit_in_the_middle_of_a_rebalance_may_be_tried_again(code: int) -> None:
     """A group whose initial commit is made while another member joins refuses it; the next generation takes it."""
     assert translate(KafkaError(code), "commit the offsets of", "group g").retriable
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED])
+def test_a_refused_login_is_final_at_the_start_and_passes_later(code: int) -> None:
+    """Who never could log in has a wrong password; of who could somebody changes the password, or a token has ended."""
+    asked = KafkaError(code), "list the offsets of", "topic t", "broker:9092"
+
+    assert not translate(*asked).retriable
+    assert isinstance(translate(*asked), NotAuthorizedError)
+    assert translate_of_known(*asked).retriable
 
 
 @pytest.mark.parametrize(

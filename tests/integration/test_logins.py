@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.errors import NotAuthorizedError
@@ -165,3 +166,51 @@ def test_a_login_that_is_refused_is_no_trouble_of_tls(tls: TlsKafka, topic_name:
     assert ended not in str(refused.value)
     with pytest.raises(KafkaException):  # who catches the library's own errors meets it, too
         raise refused.value
+
+
+def test_a_login_that_is_refused_for_a_while_ends_nothing(tls: TlsKafka, topic_name: str) -> None:
+    """Somebody changes the password and changes it back: clients that had logged in go on, as the library's own do."""
+    door = Door(tls, tls.sasl("RELOGIN"))
+    heard = {"consumer": threading.Semaphore(0), "producer": threading.Semaphore(0)}
+
+    def hears(who: str) -> dict[str, Any]:
+        def note_refusal(error: Any) -> None:
+            if error.code() == KafkaError._AUTHENTICATION:
+                heard[who].release()
+
+        return {"error_cb": note_refusal, "log_level": 0}
+
+    admin = TopicAdmin(door.client_config())
+    admin.create(topic_name, 2)
+    consumer = OrderedConsumer({**group_config(door, topic_name), **hears("consumer")})
+    consumer.subscribe([topic_name])
+    patient = {**door.client_config(), "delivery.timeout.ms": 300_000}  # records wait until the password is good again
+    with OrderedProducer({**patient, **hears("producer")}) as producer:
+        values: dict[str, list[int]] = {}
+        sent = 0
+
+        def run_until(over: Callable[[], bool]) -> None:
+            nonlocal sent
+            deadline = clock.now() + 120
+            while not over():
+                assert clock.now() < deadline
+                producer.produce(topic_name, str(sent), f"k{sent % 7}")
+                sent += 1
+                producer.poll(0.02)
+                if (message := consumer.poll(0.02)) is not None:
+                    note(values, message)
+
+        run_until(lambda: sum(map(len, values.values())) > 50)
+        tls.register(tls.user, "another")
+        try:
+            for who in heard:
+                for _ in range(3):
+                    run_until(lambda who=who: heard[who].acquire(blocking=False))
+        finally:
+            tls.register(tls.user, tls.password)
+        assert admin.expand(topic_name, 3, timeout=240).after == 3
+        assert producer.flush(120) == 0
+    for message in read(consumer, sent - sum(map(len, values.values()))):
+        note(values, message)
+    consumer.close()
+    assert values == {f"k{i}": list(range(i, sent, 7)) for i in range(7)}
