@@ -143,7 +143,7 @@ class Workload:
             "fetch.wait.max.ms": 50,
             **spec.pop("config", {}),
         }
-        producer = {**base, "linger.ms": 1}
+        producer = {**base, "linger.ms": 1, "client.id": actor}  # by their names clients are struck
         return self._start(actor, {**spec, "role": "transformer", "out": out, "config": config, "producer": producer})
 
     def _start(self, actor: str, spec: dict[str, Any]) -> Worker:
