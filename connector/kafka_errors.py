@@ -62,8 +62,6 @@ _READ_AGAIN = {
     # The library looks for the coordinator of any `group.id`. A reader by assign() needs nothing of its group.
     KafkaError.GROUP_AUTHORIZATION_FAILED,
 }
-
-
 #: What a broker, or the library, says of a login that is refused.
 LOGIN_REFUSED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
 
@@ -85,6 +83,15 @@ def translate(error: KafkaError, operation: str, resource: str, bootstrap_server
     return KafkaOperationError(f"{operation} {resource}", f"{error.name()}: {error.str()}", passing)
 
 
+def translate_of_known(error: KafkaError, operation: str, resource: str, bootstrap_servers: str = "?") -> KeyorderError:
+    """`translate` for a client whose login was good once. When it is refused later this passes, as for the library's own
+    clients: a password is being changed, or a token has just run out. Then the error is a BrokerUnreachableError.
+    """
+    if error.code() in LOGIN_REFUSED:
+        return BrokerUnreachableError(bootstrap_servers, f"{operation} {resource}: {error.str()}")
+    return translate(error, operation, resource, bootstrap_servers)
+
+
 def ends_partition(error: KafkaError, resource: str, bootstrap_servers: str = "?") -> bool:
     """Whether an error in place of a record is the end of its partition; False for one that passes by itself.
 
@@ -95,15 +102,6 @@ def ends_partition(error: KafkaError, resource: str, bootstrap_servers: str = "?
     if error.code() in _READ_AGAIN or error.retriable():
         return False
     raise translate(error, "read", resource, bootstrap_servers)
-
-
-def translate_of_known(error: KafkaError, operation: str, resource: str, bootstrap_servers: str = "?") -> KeyorderError:
-    """`translate` for a client whose login was good once. When it is refused later this passes, as for the library's own
-    clients: a password is being changed, or a token has just run out. Then the error is a BrokerUnreachableError.
-    """
-    if error.code() in LOGIN_REFUSED:
-        return BrokerUnreachableError(bootstrap_servers, f"{operation} {resource}: {error.str()}")
-    return translate(error, operation, resource, bootstrap_servers)
 
 
 @contextmanager

@@ -134,6 +134,7 @@ def _round(load: Load, name: str, aim: str, chance: random.Random) -> Round:
                 assert len(changes) < 10 + len(PHASES), [c.notes[-5:] for c in changes]
                 changes.append(ChangeProcess(config, load.run.topic, count, aims))
         assert load.run.count() == count
+        assert struck, f"the change never stood in {aim}"
         load.await_progress()
     finally:
         for each in changes:

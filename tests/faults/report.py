@@ -159,8 +159,8 @@ def draw(episode: Mapping[str, Any], path: Path) -> None:
                 axes.barh(0, until - step["at"], left=step["at"] - start, color=_COLORS[step["phase"]])
             for blow in each["blows"]:
                 axes.barh(1, max(0.2, blow["ended"] - blow["began"]), left=blow["began"] - start, color="#c8553d")
-            for blow in each["blows"][:1]:
-                axes.text(blow["began"] - start, 1.5, f"{each['fault']} ({blow['target']})", rotation=12, fontsize=7)
+            first = each["blows"][0]
+            axes.text(first["began"] - start, 1.5, f"{each['fault']} ({first['target']})", rotation=12, fontsize=7)
             axes.barh(2, 0, left=0)
         axes.set_yticks([0, 1], ["change", "fault"])
         axes.set_ylim(-0.6, 3.2)

@@ -62,7 +62,7 @@ def test_a_change_survives(brokers: FaultyCluster, tmp_path: Path, fault: str) -
     play(brokers, tmp_path, episode)
 
     assert not episode.wrong, episode.wrong
-    assert all(blow.touched for blow in episode.rounds[0].blows)
+    assert [blow.touched > 0 for blow in episode.rounds[0].blows] == [True]
     assert episode.rounds[0].phases
 
 
