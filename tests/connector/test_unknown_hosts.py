@@ -60,6 +60,7 @@ def test_only_where_no_host_has_an_address(names: dict[str, int], servers: str, 
         assert (found.retriable, isinstance(found, BrokerUnreachableError)) == (True, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["topics", "list"], ["gates", "list"], ["groups", "list"], ["doctor"]])
 def test_a_command_does_not_wait_for_a_host_that_is_none(
     names: dict[str, int], capsys: pytest.CaptureFixture[str], words: list[str]
