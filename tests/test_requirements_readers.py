@@ -255,6 +255,17 @@ class _Raw:
         return [TopicPartition(TOPIC, q, offset, metadata or "") for q, (offset, metadata) in answers.items()]
 
 
+class _Group(_Raw):
+    """A group that takes every commit at once, and tells what is committed."""
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+        self.answers = {**self.answers, **{p.partition: (p.offset, p.metadata) for p in offsets}}
+        return super().commit(offsets, asynchronous=False)
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, p.partition, *self.answers[p.partition]) for p in places]
+
+
 def _guarded(errors: list[Exception], call: Callable[[], object]) -> bool:
     """As Membership.guarded."""
     try:
@@ -277,7 +288,7 @@ def _committer(timeline: Timeline, *owned: PartitionState) -> tuple[Committer, l
         topics=lambda: {TOPIC},
     )
     members.current = SimpleNamespace(timeline=timeline)
-    raw: Any = _Raw(events)
+    raw: Any = _Group(events)
     callbacks: Any = SimpleNamespace(listener=listener, guarded=partial(_guarded, []))
     all_open: Any = SimpleNamespace(
         proven_epoch=lambda o, at: flushed_epoch(members.current.timeline, o.partition, at),

@@ -67,6 +67,7 @@ class CommitCalls(Serial):
         places = _places("commit", message, offsets) if message is not None or offsets is not None else None
         return self._application_commits.commit(places, returns)
 
+    @alone
     def consumer_group_metadata(self) -> Any:
         """As confluent_kafka.Consumer.consumer_group_metadata; for OrderedProducer.send_offsets_to_transaction."""
         if self._settings.gate_keys:
@@ -74,7 +75,7 @@ class CommitCalls(Serial):
                 "keyorder.gate=key delivers some records behind later offsets, and a transaction's offsets would pass them: "
                 "set keyorder.gate=partition where offsets go through transactions"
             )
-        self._commits.transactions.begin()
+        self._commits.begin_transactions()
         return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
 
     def _begin(self) -> None:

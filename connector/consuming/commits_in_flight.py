@@ -48,6 +48,10 @@ class CommitsInFlight(Generic[T]):
         sent = self._sent.get(place)
         return sent[-1][1] if sent and sent[-1][0] is owned else None
 
+    def awaits(self, place: Place, sent: TopicPartition) -> bool:
+        """Whether the answer to this very commit is awaited."""
+        return any(each is sent and owned is not None for owned, each in self._sent.get(place, ()))
+
     def places(self) -> list[Place]:
         """The partitions of which the library has an answer to tell yet."""
         return [place for place, sent in self._sent.items() if sent]

@@ -3,6 +3,9 @@
 An offset alone does not prove that the flush ran, and a commit without metadata would erase the proof that an earlier
 one made; so every commit carries `ko1:<epoch>`. The broker lets any live member commit any partition; only owned ones
 are committed here, on the polling thread, and none is on its way when a revocation has been handled.
+
+What keyorder commits by itself holds up no poll: it is sent, and its answer comes in a later one. A proof's answer is asked
+for behind it, on the same connection, since a gate may wait for it: where the coordinator is there, the turn has it at once.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from tenacity import retry_if_result, stop_after_delay, wait_fixed
 
 from ...partitioner.errors import KeyorderError, NotAuthorizedError
 from ...partitioner.gates.proofs import crosses, proof_due
-from ...partitioner.gates.starts import epoch_of, flushed_epoch, metadata_of, note_of
+from ...partitioner.gates.starts import ahead_text_of, epoch_of, flushed_epoch, metadata_of, note_of
 from ...partitioner.timeline import Timeline
 from .. import clock
 from ..attempts import Attempts
@@ -43,10 +46,13 @@ _REVOKE_PATIENCE = 3.0
 _FIRST_QUESTION = 1.0
 _LOOK_PATIENCE = 10.0
 _ASK_AGAIN = 0.5
+# How long a turn waits for what the coordinator has to say: at first, and after silences. Seconds.
+_SOON, _LATE = 0.1, 5.0
 # Whether something is to be proven hangs on all that moves, so it is looked at in every turn, as long as that costs little.
 # After a look that took longer, t, the next one waits for _BRISK * t where the application has done something or a timeline has
 # changed, and for _CALM * t where nothing tells of anything, but not for more than _AT_LEAST. Seconds.
 _CHEAP, _BRISK, _CALM, _AT_LEAST = 0.0002, 10.0, 50.0, 0.5
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY, KafkaError._FATAL}
 _PASSING = {
     *COORDINATOR_MOVES,
     *LOGIN_REFUSED,
@@ -98,7 +104,8 @@ class Committer:
         self._next_idle = clock.now() + _IDLE_RECOMMIT
         self.transactions = TransactionalOffsets(settings, assignment, gates)
         self._ask_again_at = self._proved_at = self._proof_took = 0.0
-        self.stirred = self.given_up = False
+        self._patience = _SOON
+        self.stirred = self.given_up = self._closing = False
         self.acknowledged = 0
         self._in_flight: CommitsInFlight[PartitionState] = CommitsInFlight()
 
@@ -119,16 +126,17 @@ class Committer:
             for owned in self._assignment.owned.values():
                 if owned.started:
                     self._settle_tail(owned)
-            self._try([o for o in self._assignment.owned.values() if o.started and o.uncommitted])
+            self._say([o for o in self._assignment.owned.values() if o.started and o.uncommitted])
         if now >= self._next_idle:
             self._next_idle = now + _IDLE_RECOMMIT
-            self._try([o for o in self._assignment.owned.values() if o.commits.offset is not None])
+            self._say([o for o in self._assignment.owned.values() if o.commits.offset is not None])
 
     def give_up_if_silent(self, patience: float) -> bool:
         """Commit nothing more if the group's coordinator does not answer within `patience` seconds: nobody would answer that.
 
         True where it is so. Where nobody has anything to commit it is not asked.
         """
+        self._closing = True
         owned = self._assignment.owned
         if self._assignment.fetching.manual:
             owned = {place: o for place, o in owned.items() if self._settings.auto_commit and o.uncommitted}
@@ -165,10 +173,17 @@ class Committer:
 
     def arrived(self, error: KafkaError | None, results: list[TopicPartition]) -> None:
         """What became of an asynchronous commit. Inside the client library's poll: nothing is raised here."""
+        ours = False
         for result in results:
             answered = self._in_flight.answered(result)
-            if answered is not None and error is None and result.error is None:
-                self._acknowledged(*answered)
+            if answered is None:
+                continue
+            owned, place = answered
+            ours = ours or place is owned.commits.said
+            if error is None and result.error is None:
+                self._acknowledged(owned, place)
+        if ours and error is not None and error.code() not in _PASSING | _GONE:
+            self._callbacks.raises(self._translated(error))
         self._told(error, results)
 
     @property
@@ -205,7 +220,7 @@ class Committer:
         # ended, what lies behind the last record (markers, aborted records) is committed here: a gate may wait for it, and the
         # application has no offset to send.
         if due and not self.transactions.pending:
-            self._attempt(due)
+            self._prove(due)
 
     def _owes(self, owned: PartitionState, view: View) -> bool:
         """Whether a commit of this partition is due for what it says or proves."""
@@ -228,7 +243,7 @@ class Committer:
         """Whether the group takes a commit of this member for these partitions; it says again what was said last.
 
         True without asking where there is no group to ask, or where the broker fences what is made of the records: in
-        transactions.
+        transactions. False, too, where the coordinator is silent: each time it is waited for twice as long.
         """
         if self._assignment.fetching.manual or self.transactions.used:
             return True
@@ -239,7 +254,13 @@ class Committer:
             if o.started and (last is not None or o.commits.offset is not None):
                 said[o] = o.commits.offset or 0 if last is None else last.offset
                 notes[o] = o.commits.note if last is None else note_of(last.metadata)
-        return not said or self._attempt(said, notes) is _Outcome.DONE
+        if not said:
+            return True
+        if self.given_up or is_silent(self._raw, next(iter(said)).place, self._patience):
+            self._patience = min(2 * self._patience, _LATE)
+            return False
+        self._patience = _SOON
+        return self._attempt(said, notes) is _Outcome.DONE
 
     def on_revoke(self, owned: list[PartitionState]) -> None:
         """The last commit of partitions that are about to go. None is on its way any more when this returns."""
@@ -253,20 +274,26 @@ class Committer:
             for o in owned:
                 if o.started:
                     self._settle_tail(o)
-            due = [o for o in owned if o.started and o.uncommitted]
+            due = [o for o in owned if o.started and (o.uncommitted or o in sent)]
             if due and not self.transactions.used:
                 # The next owner starts where this commit says: passing trouble is worth waiting for.
                 self._patiently({o: o.processed for o in due})
         for o in owned:
             self._in_flight.settle(o.place)
 
-    def _patiently(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None) -> None:
-        Attempts(
+    def _patiently(
+        self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None
+    ) -> _Outcome:
+        # In close() the library asks nothing more, and the coordinator has answered a moment ago.
+        if not self._closing and is_silent(self._raw, next(iter(offsets)).place, _REVOKE_PATIENCE):
+            return _Outcome.AGAIN
+        outcome: _Outcome = Attempts(
             stop=stop_after_delay(_REVOKE_PATIENCE),
             wait=wait_fixed(0.1),
             retry=retry_if_result(lambda outcome: outcome is _Outcome.AGAIN),
-            retry_error_callback=lambda state: None,
+            retry_error_callback=lambda state: _Outcome.AGAIN,
         )(self._attempt, offsets, notes)
+        return outcome
 
     def _settle_tail(self, owned: PartitionState) -> None:
         """Pass a tail that shows no records, if all before it is done with."""
@@ -309,25 +336,89 @@ class Committer:
                     owned.processed = max(owned.processed, place.offset)
                     self._gates.moved(owned.topic)
 
-    def _try(self, owned: list[PartitionState]) -> None:
-        if owned and not self.transactions.used:
-            self._attempt({o: o.processed for o in owned})
+    def begin_transactions(self) -> None:
+        """The application may send this consumer's offsets by a producer from now on.
+
+        A commit of keyorder's own that is still on its way would win over such an offset: it is waited for. Raises
+        KafkaException where it is not answered.
+        """
+        if not self.transactions.used:
+            own = {o: said.offset for o in self._assignment.owned.values() if (said := self._on_its_way(o)) is not None}
+            if own and self._patiently(own) is _Outcome.AGAIN:
+                raise KafkaException(
+                    KafkaError(KafkaError._TIMED_OUT, "the group's coordinator does not answer: call this again")
+                )
+        self.transactions.begin()
+
+    def _say(self, owned: list[PartitionState]) -> None:
+        """Commit positions, where nothing is on its way; no call waits for the answer."""
+        if not self.transactions.used:
+            self._send_own({o: o.processed for o in owned if self._in_flight.last(o.place, o) is None})
+
+    def _prove(self, due: dict[PartitionState, int]) -> None:
+        """Commit positions that nothing on its way proves; take the answer where it comes soon.
+
+        Where offsets go through transactions nothing may be on its way when a call returns: there it is waited for.
+        """
+        if self.transactions.used:
+            self._attempt(due)
+            return
+        sent = self._send_own({o: at for o, at in due.items() if not self._is_being_proven(o, at)})
+        try:
+            found = self._raw.committed([TopicPartition(*o.place) for o in sent], timeout=_SOON) if sent else []
+        except KafkaException:
+            return
+        shown_now = {(place.topic, place.partition): place for place in found if place.error is None}
+        for owned, place in sent.items():
+            shown_here = shown_now.get(owned.place)
+            if shown_here is not None and (shown_here.offset, shown_here.metadata) == (place.offset, place.metadata):
+                self._in_flight.settle(owned.place)  # the library tells of the answer in a later poll
+                self._acknowledged(owned, place)
+
+    def _is_being_proven(self, owned: PartitionState, offset: int) -> bool:
+        said = self._on_its_way(owned)
+        return said is not None and (epoch_of(said.metadata) or 0) >= self._gates.proven_epoch(owned, offset)
+
+    def _on_its_way(self, owned: PartitionState) -> TopicPartition | None:
+        """What keyorder has committed of this partition by itself, and is not answered yet."""
+        said = owned.commits.said
+        return said if said is not None and self._in_flight.awaits(owned.place, said) else None
+
+    def _send_own(self, offsets: dict[PartitionState, int]) -> dict[PartitionState, TopicPartition]:
+        """Send a commit of keyorder's own. Returns what was sent; what is in passing trouble is sent again in a later turn."""
+        if not offsets or self.given_up or self.expelled():
+            return {}
+        places = dict(zip(offsets, self._places(offsets, None), strict=True))
+        try:
+            self._raw.commit(offsets=list(places.values()), asynchronous=True)
+        except KafkaException as raised:
+            self._outcome_of(raised)
+            return {}
+        for owned, place in places.items():
+            self._in_flight.add(owned, place)
+            owned.commits.said = place
+        return places
+
+    def _outcome_of(self, raised: KafkaException) -> _Outcome:
+        """AGAIN when the group or the coordinator is in passing trouble. Raises what is no trouble of that kind, translated."""
+        code = raised.args[0].code()
+        if code in _GONE:
+            return _Outcome.GONE
+        if code in _PASSING:
+            return _Outcome.AGAIN
+        raise self._translated(raised.args[0]) from raised
+
+    def _translated(self, error: KafkaError) -> Exception:
+        return translate(error, "commit the offsets of", f"group {self._settings.group}", self._link.servers)
 
     def _attempt(self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None) -> _Outcome:
-        """Commit. AGAIN when the group or the coordinator is in passing trouble: the next turn tries again."""
+        """Commit, and wait for the answer. AGAIN when the group or the coordinator is in passing trouble."""
         if self.given_up or self.expelled():
             return _Outcome.GONE
         try:
             results = self.commit(offsets, notes)
         except KafkaException as raised:
-            code = raised.args[0].code()
-            if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY, KafkaError._FATAL):
-                return _Outcome.GONE
-            if code in _PASSING:
-                return _Outcome.AGAIN
-            raise translate(
-                raised.args[0], "commit the offsets of", f"group {self._settings.group}", self._link.servers
-            ) from raised
+            return self._outcome_of(raised)
         codes = {result.error.code() for result in results if result.error is not None}
         if not codes:
             return _Outcome.DONE
@@ -361,8 +452,7 @@ class Committer:
             else:
                 # The application's word of this position stands until it says another.
                 note = owned.commits.note if offset == owned.commits.offset or not self._settings.auto_commit else ""
-            owned.commits.ahead_sent = owned.ahead(offset)
-            metadata = metadata_of(max(self._gates.proven_epoch(owned, offset), 0), note, owned.commits.ahead_sent)
+            metadata = metadata_of(max(self._gates.proven_epoch(owned, offset), 0), note, owned.ahead(offset))
             places.append(TopicPartition(owned.topic, owned.partition, offset, metadata, epochs.get(owned, -1)))
         return places
 
@@ -413,7 +503,7 @@ class Committer:
         if self._assignment.owned.get(owned.place) is owned:
             self.acknowledged += 1
             owned.commits.learned(place.offset, epoch_of(place.metadata), note_of(place.metadata))
-            owned.commits.ahead = owned.commits.ahead_sent
+            owned.commits.ahead = ahead_text_of(place.metadata)
             self._gates.moved(owned.topic)
 
     def _told(self, error: KafkaError | None, places: list[TopicPartition]) -> None:

@@ -59,17 +59,17 @@ class Seen:
 class CommitState:
     """What the broker has acknowledged for the partition, and what was said to it.
 
-    offset, epoch, note: the newest acknowledged commit; note is the application's own metadata. ahead_sent, ahead: what the
-    last commit said, and the last acknowledged one, of records beyond it. stored, stored_note: what the application has
-    stored. settled_in: the timeline in which no flush is to be asked for any more, and no proof is owed. looked: the
-    partition's progress when it was last found to owe no proof.
+    offset, epoch, note: the newest acknowledged commit; note is the application's own metadata. ahead: what it said of records
+    beyond it. said: the last that keyorder has sent by itself, for a proof or from time to time. stored, stored_note: what the
+    application has stored. settled_in: the timeline in which no flush is to be asked for any more, and no proof is owed.
+    looked: the partition's progress when it was last found to owe no proof.
     """
 
     offset: int | None = None
     epoch: int | None = None
     note: str = ""
-    ahead_sent: str = ""
     ahead: str = ""
+    said: TopicPartition | None = None
     stored: int | None = None
     stored_note: str = ""
     settled_in: Timeline | None = None

@@ -91,11 +91,16 @@ def epoch_of(metadata: str | None) -> int | None:
     return number_of(number)
 
 
+def ahead_text_of(metadata: str | None) -> str:
+    """What a commit says of the records beyond its offset, as `encode_ahead` made it; "" for nothing."""
+    if metadata is None or epoch_of(metadata) is None:
+        return ""
+    return metadata.split(";", 1)[0].partition("+")[2]
+
+
 def ahead_of(metadata: str | None, offset: int) -> Ahead | None:
     """What a commit of `offset` says of the records beyond it."""
-    if metadata is None or epoch_of(metadata) is None:
-        return None
-    ahead = metadata.split(";", 1)[0].partition("+")[2]
+    ahead = ahead_text_of(metadata)
     return decode_ahead(ahead, offset) if ahead else None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
+from keyorder.connector import clock
 from keyorder.connector.config import consumer_settings
 from keyorder.connector.consuming.application_commits import ApplicationCommits
 from keyorder.connector.consuming.callbacks import Callbacks
@@ -73,8 +74,10 @@ def test_an_error_of_one_partition_is_no_missing_commit() -> None:
         starter.committed([("t", 0), ("t", 1)])
 
 
-def test_nothing_is_committed_while_the_end_of_a_transaction_is_unknown() -> None:
+def test_nothing_is_committed_while_the_end_of_a_transaction_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plain commit would win over the transaction's offset, should that have been committed after all."""
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)  # a look that takes long would put off the next one
     owned = PartitionState("t", 0)
     owned.start_at(3)
     owned.commits.learned(3, 0, "")

@@ -15,7 +15,7 @@ from keyorder.connector.admin_link import AdminLink
 from keyorder.connector.consuming import consumer as consumer_module
 from keyorder.connector.group_commits import GroupCommits
 from support.cluster import ClusterSpec, KafkaUnderTest
-from support.groups import QUICK, group_config, read, send
+from support.groups import QUICK, await_that, committed_by, group_config, read, send
 
 ASKER = """
 import sys
@@ -195,3 +195,49 @@ def test_close_ends_without_the_coordinator(
         committed = after[group].get((topic_name, 0))
         # The group's initial commit, or what was sent, which may still arrive as it was sent.
         assert committed is None or committed.offset == 0 or name.endswith("on its way"), (name, committed)
+
+
+@pytest.mark.parametrize("what", ["automatic", "proof", "revocation"])
+def test_poll_returns_while_the_coordinator_is_silent(
+    lone: KafkaUnderTest, topic_name: str, strike: Callable[[signal.Signals], None], what: str
+) -> None:
+    """A commit that keyorder makes by itself holds up no call; the coordinator takes it when it is there again."""
+    admin = TopicAdmin(lone.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    send(lone, topic_name, *((f"k{n}", f"v{n}") for n in range(10)))
+    interval = 500 if what == "automatic" else 600_000
+    long = {"session_timeout_ms": 600_000, "max_poll_interval_ms": 600_000}
+    consumer = OrderedConsumer(group_config(lone, topic_name, auto_commit_interval_ms=interval, **long))
+    consumer.subscribe([topic_name])
+    read(consumer, 10)
+    if what == "proof":
+        admin.expand(topic_name, 2)
+        grown = threading.Event()  # without a call, which would take the records as processed
+        while not any(consumer.key_epoch(topic_name, f"k{n}".encode(), 1, 0) for n in range(10)):
+            grown.wait(0.05)
+
+    strike(signal.SIGSTOP)
+    if what == "revocation":
+        consumer.unsubscribe()
+    polls = 0
+
+    def poll() -> None:
+        nonlocal polls
+        while polls < 15:
+            assert consumer.poll(0.1) is None
+            polls += 1
+
+    polling = threading.Thread(target=poll, daemon=True)
+    polling.start()
+    polling.join(60)
+    strike(signal.SIGCONT)
+    assert polls == 15
+    polling.join()
+    if what == "revocation":
+        consumer.subscribe([topic_name])
+        read(consumer, 10)  # again: they could not be committed
+        assert consumer.poll(0.1) is None
+    else:
+        await_that(consumer, lambda: committed_by(lone.client_config(), topic_name, [(topic_name, 0)]) == {0: 10})
+    consumer.close()
+    assert committed_by(lone.client_config(), topic_name, [(topic_name, 0)]) == {0: 10}
