@@ -52,6 +52,7 @@ _EVENTS = ("error_cb", "throttle_cb", "stats_cb")
 _PARTS = frozenset({"_exclusion", "_lock", "_raw", "_session", "_topics", "_transactions", "_writer"})
 # How long close() waits for the session's thread to leave the writer set, and for other threads to leave the client. Seconds.
 _PATIENCE = 10.0
+_LAST_WORD = 1.0
 
 
 class OrderedProducer(cimpl.Producer):
@@ -459,6 +460,8 @@ class OrderedProducer(cimpl.Producer):
     def close(self, timeout: float = -1) -> bool:
         """Deliver everything, leave the writer set, release all resources. True when nothing was left undelivered.
 
+        timeout: seconds for the delivery. What is left then is dropped, and its callbacks hear of that.
+
         May be called anywhere. In a signal handler or a callback beneath another call of this producer it returns False at
         once: the producer is closed when that call ends.
         """
@@ -476,6 +479,7 @@ class OrderedProducer(cimpl.Producer):
         if self._released:
             return True
         told: list[BaseException] = []
+        release = self._raw.close if timeout is None or timeout < 0 else self._release_at_once
         try:
             left = self._deliver_all(timeout, told)
         except KafkaException as raised:
@@ -492,8 +496,8 @@ class OrderedProducer(cimpl.Producer):
                         self._log_starts.close,
                         self._close_columns,
                         partial(self._serving.end, _PATIENCE),
-                        partial(self._serving.release, self._raw.close),
-                        partial(self._serving.release, self._raw.close),  # if the first was broken off
+                        partial(self._serving.release, release),
+                        partial(self._serving.release, release),  # if the first was broken off
                         self._note_released,
                         self._stop_showing,
                         partial(self._transactions.ended, None),
@@ -519,6 +523,22 @@ class OrderedProducer(cimpl.Producer):
                     told.append(raised)  # no more: each keeps its frames, and they the messages
                 if deadline is not None and clock.now() >= deadline:
                     return len(self)
+
+    def _release_at_once(self) -> None:
+        """The library's close() waits for what is left, and for the end of a transaction: that is dropped, and told as dropped.
+
+        It may still arrive, so the lease was not given back. Where the transaction's coordinator is silent the client is left
+        to end with this object.
+        """
+        if len(self._raw):
+            self._raw.purge(True, True, False)  # see purge
+        if self._settings.transactional_id is not None:
+            try:
+                self._raw.abort_transaction(_LAST_WORD)
+            except KafkaException as raised:
+                if raised.args[0].code() == KafkaError._TIMED_OUT:
+                    return
+        self._raw.close()
 
     def _close_columns(self) -> None:
         if self._deliveries.columns is not None:

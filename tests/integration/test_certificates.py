@@ -112,7 +112,7 @@ def test_a_client_certificate_runs_out_while_the_client_runs(tls: TlsKafka, topi
     assert refused.value.setting == "ssl.certificate.location"
     assert "the client certificate expired on" in str(refused.value)
     with pytest.raises(TlsError, match="the client certificate expired on"):
-        TopicAdmin(settings).create(f"{topic_name}-x", 1, timeout=1.0)
+        TopicAdmin(settings).create(f"{topic_name}-x", 1, timeout=8.0)
     producer.close(0)
     assert sorted(failed) == [b"30", b"31", b"32"]
 
@@ -132,7 +132,7 @@ def written_while_it_was_good(tls: TlsKafka, topic: str) -> tuple[OrderedProduce
     while True:
         ends = clock.wall_ms() / 1000 + seconds
         settings = tls.mutual(who=tls.ca.issue("app", lasts=timedelta(seconds=seconds)))
-        producer = OrderedProducer({**settings, "keyorder.control.timeout.ms": 2_000, "log_level": 0})
+        producer = OrderedProducer({**settings, "keyorder.control.timeout.ms": 8_000, "log_level": 0})
         with suppress(TlsError):
             producer.produce(
                 topic, "0", "k0"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from keyorder import OrderedConsumer, TopicAdmin
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.admin_link import AdminLink
 from keyorder.connector.consuming import consumer as consumer_module
 from keyorder.connector.group_commits import GroupCommits
@@ -241,3 +241,47 @@ def test_poll_returns_while_the_coordinator_is_silent(
         await_that(consumer, lambda: committed_by(lone.client_config(), topic_name, [(topic_name, 0)]) == {0: 10})
     consumer.close()
     assert committed_by(lone.client_config(), topic_name, [(topic_name, 0)]) == {0: 10}
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["plain", "in a transaction"])
+def test_a_producers_close_ends_in_time(
+    lone: KafkaUnderTest, topic_name: str, strike: Callable[[signal.Signals], None], transactional: bool
+) -> None:
+    """What could not be delivered is told as such; the next producer of the same name goes on."""
+    TopicAdmin(lone.client_config()).create(topic_name, 1, config=QUICK)
+    config = {**lone.client_config(), "log_level": 0, **({"transactional.id": topic_name} if transactional else {})}
+    producer = OrderedProducer(config)
+    if transactional:
+        producer.init_transactions(120)
+        producer.begin_transaction()
+    producer.produce(topic_name, b"before", b"k")
+    assert producer.flush(120) == 0
+    if transactional:
+        producer.commit_transaction(120)
+        producer.begin_transaction()
+
+    strike(signal.SIGSTOP)
+    told: list[tuple[bytes | None, bool]] = []
+    producer.produce(topic_name, b"late", b"k", on_delivery=lambda error, m: told.append((m.value(), error is None)))
+    delivered: list[bool] = []
+    closing = threading.Thread(target=lambda: delivered.append(producer.close(0.5)), daemon=True)
+    closing.start()
+    closing.join(60)
+    strike(signal.SIGCONT)
+    assert delivered == [False]
+    assert told == [(b"late", False)]
+
+    with OrderedProducer(config) as successor:
+        if transactional:
+            successor.init_transactions(120)
+            successor.begin_transaction()
+        successor.produce(topic_name, b"after", b"k")
+        if transactional:
+            successor.commit_transaction(120)
+        else:
+            assert successor.flush(120) == 0
+    with OrderedConsumer(group_config(lone, topic_name)) as consumer:
+        consumer.subscribe([topic_name])
+        values = [message.value() for message in read(consumer, 2)]
+    # Sent before the broker stood still: it may have arrived after all.
+    assert [value for value in values if value != b"late"] == [b"before", b"after"][: 2 - values.count(b"late")]
