@@ -538,6 +538,8 @@ class OrderedProducer(cimpl.Producer):
             except KafkaException as raised:
                 if raised.args[0].code() == KafkaError._TIMED_OUT:
                     return
+            except RuntimeError:
+                return  # it has been closed: this is the second call, for a first one that was broken off
         self._raw.close()
 
     def _close_columns(self) -> None:
