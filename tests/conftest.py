@@ -27,48 +27,10 @@ from keyorder.connector.local.versions import DEFAULT_KAFKA_VERSION
 from support.broker_files import needs_services
 from support.cluster import ClusterSpec, KafkaFactory, KafkaUnderTest, ProcessKafka
 from support.second_look import SecondLook
+from support.tiers import Tiers
 
 SERVICE_FIXTURES = {"start_kafka", "spark", "postgres", "judge", "registry"}
 
-# Minutes of kills, second Sparks and real cleaners: `make test-nightly` alone runs them.
-NIGHTLY = {
-    "tests/streaming/test_spark_cluster.py",
-    "tests/streaming/test_spark_connect.py",
-    "tests/streaming/test_notebook.py",
-    "tests/streaming/sink/test_chaos.py",
-    "tests/streaming/test_stateful.py",
-    "tests/compaction/test_delta.py",
-    "tests/compaction/test_histories.py",
-    "tests/integration/test_connect_chaos.py",
-    "tests/integration/test_rehoming.py",
-}
-# Proofs that take their time, of a folder those on real services: `make test-long` runs them after `make test`, and a change
-# has to pass both.
-LONG = (
-    "tests/compaction/test_columns.py",
-    "tests/compaction/test_migration.py",
-    "tests/compaction/test_placing.py",
-    "tests/compaction/test_spark.py",
-    "tests/connector/arrow/test_consume_arrow.py",
-    "tests/connector/arrow/test_produce_arrow.py",
-    "tests/faults/",
-    "tests/integration/",
-    "tests/parity/",
-    "tests/simulation/test_histories.py",
-    "tests/streaming/",
-)
-# What of these `make test` runs all the same: each promise is shown there once, on a real broker and a real Spark.
-SHORT = {
-    "tests/integration/test_bad_input.py",
-    "tests/integration/test_groups.py",
-    "tests/integration/test_growth.py",
-    "tests/integration/test_proofs.py",
-    "tests/integration/test_strays.py",
-    "tests/integration/test_transactions.py",
-    "tests/integration/test_writers.py",
-    "tests/parity/clients/test_records.py",
-    "tests/streaming/test_source.py",
-}
 # Fixtures whose tests take longest: their files are dealt out first.
 SLOW_FIXTURES = {"spark", "kafka3", "postgres"}
 
@@ -128,14 +90,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the users of brokers, and skip what the chosen supplier cannot do."""
     containers = config.getoption("--kafka-supplier") == "docker"
+    tiers = Tiers()
     for item in items:
         path = item.path.relative_to(config.rootpath).as_posix()
-        if path in NIGHTLY:
-            item.add_marker(pytest.mark.nightly)
         if SERVICE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-        if path in LONG or (path.startswith(LONG) and path not in SHORT and item.get_closest_marker("kafka")):
-            item.add_marker(pytest.mark.long)
+        for marker in tiers.of(path, item):
+            item.add_marker(marker)
         bound = item.get_closest_marker("process_supplier")
         if containers and bound is not None:
             reason = bound.args[0] if bound.args else "looks at the broker's process"

@@ -50,6 +50,7 @@ def all_brokers_again(kafka3: KafkaUnderTest) -> Iterator[None]:
         await_full_isr(kafka3)
 
 
+@pytest.mark.nightly
 @pytest.mark.kip("K253-01", "K903-16")
 def test_growth_while_brokers_are_killed_one_after_another(
     kafka3: KafkaUnderTest, topic_name: str, tmp_path: Path

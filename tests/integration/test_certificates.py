@@ -39,6 +39,7 @@ def write(producer: OrderedProducer, topic: str, values: range) -> None:
     assert failed == []
 
 
+@pytest.mark.nightly
 def test_a_broker_gets_a_new_certificate_while_clients_run(tls: TlsKafka, topic_name: str) -> None:
     """By its dynamic configuration, of another CA: clients that trust both go on, with new connections, too."""
     both = tls.file("both.pem", tls.ca.certificate + tls.other_ca.certificate)

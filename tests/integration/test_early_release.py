@@ -321,6 +321,7 @@ def test_what_it_does_not_go_with_is_refused(kafka: KafkaUnderTest, topic_name: 
         consumer.subscribe([topic_name], listener=KeyRebalanceListener())
 
 
+@pytest.mark.nightly
 def test_growth_over_a_backlog_with_members_killed(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """The origin's owner is slow, keys go early elsewhere, owners on both sides die: no key is reordered, none lost."""
     # Whoever owns the origin has seconds of work before it, however long the changes take on a busy machine.

@@ -96,6 +96,7 @@ def test_controller_killed_while_it_gives_an_attempt_up(kafka: KafkaUnderTest, t
         assert_in_order(run.finish())
 
 
+@pytest.mark.nightly
 @pytest.mark.kip("K253-01")
 def test_a_group_far_behind_when_two_growths_happen(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """100 000 records of backlog across two growths reach a group that starts later, in order."""

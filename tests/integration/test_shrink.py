@@ -44,6 +44,7 @@ def test_shrinks_to_the_initial_count_and_grows_again_under_load(
         assert verdict.keys_moved > 100
 
 
+@pytest.mark.nightly
 @pytest.mark.kip("K253-29")
 @pytest.mark.kafka
 @pytest.mark.timeout(1_800)

@@ -127,6 +127,7 @@ def test_a_query_writes_through_growth_and_shrink(
         assert values == list(range(key, values[-1] + 1, 20))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2_400)
 def test_workers_and_drivers_killed_in_each_step_double_and_lose_nothing(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path

@@ -88,6 +88,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly
 def test_the_workers_of_an_application_that_ends_leave(kafka: KafkaUnderTest, topic_name: str) -> None:
     """A job that writes and stops at once: Spark resets its workers' signals after each task, then closes their sockets."""
     TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
