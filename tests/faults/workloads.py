@@ -17,7 +17,7 @@ from support.workload import Worker, Workload
 
 # A timeout beyond the faults and what a busy machine adds: which of the records that are given up are in the log, and how
 # often, is the client library's business, and a test's of its own. A change waits for a killed writer's lease. With more than
-# one request in flight the library writes batches again after leaders have moved: docs/faults.md, "Not shown".
+# one request in flight the library writes batches again more often after leaders have moved: docs/faults.md, "Not shown".
 WRITER = {
     "max.in.flight.requests.per.connection": 1,
     "delivery.timeout.ms": 60_000,
