@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.sources import source_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("partitioner", "connector", "streaming", "compaction")
@@ -43,13 +44,10 @@ of_each_folder = pytest.mark.parametrize("paths", FOLDERS_OF_MODULES.values(), i
 def _imports(path: Path) -> Iterator[tuple[str, str]]:
     """(absolute module, name) of each import, relative ones resolved below `keyorder`."""
     package = ["keyorder", *path.relative_to(ROOT).parent.parts]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            yield from ((module, alias.name) for alias in node.names)
+    for level, module, names in source_of(path).imports:
+        base = package[: len(package) - level + 1] if level > 0 else []
+        absolute = ".".join([*base, *([module] if module else [])])
+        yield from ((absolute, name) for name in names or ("",))
 
 
 def _lint(root: Path, config: Path) -> subprocess.CompletedProcess[str]:
@@ -68,6 +66,7 @@ def test_the_contracts_hold() -> None:
     assert "3 kept, 0 broken" in found.stdout
 
 
+@pytest.mark.slow  # each lints a copy of the tree
 @pytest.mark.parametrize(
     ("module", "line"),
     [
@@ -142,7 +141,7 @@ def test_nothing_imports_the_bare_folder_names() -> None:
 def test_every_module_says_what_it_is_for(paths: list[Path]) -> None:
     """A docstring at its beginning, of at least one sentence."""
     for path in paths:
-        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        said = source_of(path).docstring
         first = said.partition("\n\n")[0]
 
         assert first.endswith((".", ":", "?")), f"{path} has no docstring, or none that is a sentence"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -22,6 +21,7 @@ from keyorder.partitioner.writers.lease import Standing
 from support import api_errors, bench_table, config_tables
 from support.cluster import KafkaUnderTest
 from support.sequence_diagrams import DIAGRAMS, Diagram, Says, path, svg
+from support.sources import source_of
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -156,8 +156,7 @@ FOLDER_MAP = {row[0].strip("`"): row for row in cells("Folders") if row[0].start
 
 def defined_in(folder: str) -> set[str]:
     """The classes of a folder's own modules, those of the folders inside it left out."""
-    modules = [ast.parse(path.read_text()) for path in (ROOT / folder).glob("*.py")]
-    return {node.name for module in modules for node in ast.walk(module) if isinstance(node, ast.ClassDef)}
+    return {name for path in (ROOT / folder).glob("*.py") for name in source_of(path).classes}
 
 
 def test_the_folder_map_is_the_tree() -> None:

@@ -90,5 +90,6 @@ class Tiers:
         if path.startswith(COMPARED) and PEER.search(item.callspec.id):
             return True
         function = path, item.originalname
-        begun, _ = function in self._begun, self._begun.add(function)
+        begun = function in self._begun
+        self._begun.add(function)
         return begun and path.startswith(FIRST_SET)

@@ -108,6 +108,7 @@ def test_a_damaged_jar_is_fetched_again(repository: Repository, lock: KafkaLock,
     assert repository.asked[lock.jars[1].path] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [b"\x07" * 1000, b"longer than locked" * 9999])
 def test_a_jar_that_is_not_the_locked_one_is_refused(repository: Repository, lock: KafkaLock, wrong: bytes) -> None:
     """What a repository gives under the right name is not kept unless its checksum is the locked one."""
