@@ -52,6 +52,7 @@ _EVENTS = ("error_cb", "throttle_cb", "stats_cb")
 _PARTS = frozenset({"_exclusion", "_lock", "_raw", "_session", "_topics", "_transactions", "_writer"})
 # How long close() waits for the session's thread to leave the writer set, and for other threads to leave the client. Seconds.
 _PATIENCE = 10.0
+# How long close(timeout) waits for the end of a transaction that it drops. Seconds.
 _LAST_WORD = 1.0
 
 
@@ -532,9 +533,9 @@ class OrderedProducer(cimpl.Producer):
         """
         if len(self._raw):
             self._raw.purge(True, True, False)  # see purge
-        if self._settings.transactional_id is not None:
+        if self._transactions.transactional:
             try:
-                self._raw.abort_transaction(_LAST_WORD)
+                self._transactions.abort(_LAST_WORD)
             except KafkaException as raised:
                 if raised.args[0].code() == KafkaError._TIMED_OUT:
                     return
