@@ -2,7 +2,8 @@
 
 An offset alone does not prove that the flush ran, and a commit without metadata would erase the proof that an earlier
 one made; so every commit carries `ko1:<epoch>`. The broker lets any live member commit any partition; only owned ones
-are committed here, on the polling thread, and none is on its way when a revocation has been handled.
+are committed here, on the polling thread. None is on its way when a revocation has been handled, or the coordinator is
+silent: the client library joins its group again only when the last one has been answered, so the next owner starts behind it.
 
 What keyorder commits by itself holds up no poll: it is sent, and its answer comes in a later one. A proof's answer is asked
 for behind it, on the same connection, since a gate may wait for it: where the coordinator is there, the turn has it at once.
@@ -263,11 +264,15 @@ class Committer:
         return self._attempt(said, notes) is _Outcome.DONE
 
     def on_revoke(self, owned: list[PartitionState]) -> None:
-        """The last commit of partitions that are about to go. None is on its way any more when this returns."""
+        """The last commit of partitions that are about to go. One that is not answered soon is left to the client library.
+
+        It tries for as long as a session lasts, and on_commit hears of its end; no call waits for that.
+        """
         sent = {o: last for o in owned if (last := self._in_flight.last(o.place, o)) is not None}
+        outcome = _Outcome.DONE
         if sent and not self._settings.auto_commit:
             # Sent behind them on the same connection: when this one is answered, so are they.
-            self._patiently(
+            outcome = self._patiently(
                 {o: last.offset for o, last in sent.items()}, {o: note_of(last.metadata) for o, last in sent.items()}
             )
         if self._settings.auto_commit and not self._strays.pending:
@@ -277,9 +282,12 @@ class Committer:
             due = [o for o in owned if o.started and (o.uncommitted or o in sent)]
             if due and not self.transactions.used:
                 # The next owner starts where this commit says: passing trouble is worth waiting for.
-                self._patiently({o: o.processed for o in due})
-        for o in owned:
-            self._in_flight.settle(o.place)
+                outcome = self._patiently({o: o.processed for o in due})
+                if outcome is _Outcome.AGAIN and not self._closing:
+                    self._send_own({o: o.processed for o in due})
+        if outcome is not _Outcome.AGAIN or self._closing:
+            for o in owned:
+                self._in_flight.settle(o.place)
 
     def _patiently(
         self, offsets: dict[PartitionState, int], notes: dict[PartitionState, str] | None = None
