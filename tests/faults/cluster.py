@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 
+import psutil
 from confluent_kafka import KafkaException
 from faults.proxy import Network
 from keyorder.connector import clock
@@ -86,6 +87,13 @@ class FaultyCluster(ProcessKafka):
         for path in broker.log_dir.iterdir():
             if path.is_dir() and not path.name.startswith("__cluster_metadata"):
                 shutil.rmtree(path)
+
+    def fill_disk(self, i: int) -> None:
+        """No file of a broker takes another byte, as on a full or read-only disk, until its process is another one.
+
+        Kafka gives a disk up at its first error, and ends where it has no other.
+        """
+        psutil.Process(self.cluster.brokers[i - 1].pid).rlimit(psutil.RLIMIT_FSIZE, (0, psutil.RLIM_INFINITY))
 
     def upgrade(self, i: int, version: str) -> None:
         """End broker `i` in order and start it with its data as another version of Kafka."""

@@ -121,6 +121,19 @@ def broker_wipe(field: Field, chance: random.Random) -> Iterator[Strike]:
     yield from _kill_broker(field, chance.randint(1, 3), wipe=True)
 
 
+@_fault("broker-disk-full", 4)
+def broker_disk_full(field: Field, chance: random.Random) -> Iterator[Strike]:
+    """It cannot write any more, which it finds at its next record. There is room again when it is started again."""
+    broker = chance.randint(1, 3)
+    field.kafka.fill_disk(broker)
+    try:
+        yield Strike(f"broker {broker}")
+    finally:
+        field.kafka.kill_broker(broker)
+        field.kafka.start_broker(broker)
+        field.kafka.await_full_isr()
+
+
 # Leaders and replicas.
 
 

@@ -39,7 +39,7 @@ def coverage(record: Document) -> dict[str, dict[str, int]]:
 
 
 def condensed(document: Document) -> dict[str, Any]:
-    """A campaign as the record keeps it."""
+    """A campaign as the record keeps it. An episode that went wrong covers nothing: what it shows is mended, and struck again."""
     table: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     figures: dict[str, int] = defaultdict(int)
     seconds, rounds = 0.0, 0
@@ -49,7 +49,7 @@ def condensed(document: Document) -> dict[str, Any]:
             figures[name] += value
         for each in episode["rounds"]:
             rounds += 1
-            for phase in each["phases"]:
+            for phase in [] if episode["wrong"] else each["phases"]:
                 table[each["fault"]][phase] += 1
     return {
         "seed": document["seed"],

@@ -97,17 +97,17 @@ def an_episode(wrong: str = "") -> Episode:
 
 
 def test_campaigns_add_up_in_the_record(tmp_path: Path) -> None:
-    """Times struck, seconds and figures of each; an episode that went wrong keeps its seed."""
+    """Times struck, seconds and figures of each; an episode that went wrong keeps its seed, and has struck nothing."""
     from dataclasses import asdict
 
     path = tmp_path / "record.json"
-    for episode in (an_episode(), an_episode("lost")):
+    for episode in (an_episode(), an_episode("lost"), an_episode()):
         report.add(path, {"seed": 1, "episodes": [asdict(episode)]})
     record = report.load(path)
 
     assert report.coverage(record) == {"broker-kill": {"preparing": 2, "collecting": 2}}
-    assert [run["wrong"] for run in record["runs"]] == [[], [1]]
-    assert [run["seconds"] for run in record["runs"]] == [13, 13]
+    assert [run["wrong"] for run in record["runs"]] == [[], [1], []]
+    assert [run["seconds"] for run in record["runs"]] == [13, 13, 13]
     assert "| `broker-kill` |  |  | 2 | 2 |  |  |  |" in report.table(report.coverage(record), ["broker-kill"])
 
 
