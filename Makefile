@@ -189,8 +189,8 @@ model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, 
 format: $(STAMP)  ## rewrite the code in the house's format
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
-simulate: $(STAMP)  ## simulated histories of the shipped clients on all cores, 1 000 or SIMULATIONS=n from FIRST=n on, SEED=n for one; which states met which events
-	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),1000) KEYORDER_FIRST_SEED=$(or $(FIRST),0) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/simulation/shipped -q -s -k histor
+simulate: $(STAMP)  ## simulated histories of the shipped clients on all cores, 1 000 or SIMULATIONS=n from FIRST=n on, SEED=n for one, KEEP=1; which states met which events
+	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),1000) KEYORDER_FIRST_SEED=$(or $(FIRST),0) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(if $(KEEP),KEYORDER_KEEP=1) $(BIN)/python -Im pytest tests/simulation/shipped -q -s -k histor
 
 simulate-machines: $(STAMP)  ## 100 000 simulated histories of the state machines, an hour or so; SIMULATIONS=n for another number, SEED=n for one
 	@KEYORDER_SIMULATIONS=$(or $(SIMULATIONS),100000) $(if $(SEED),KEYORDER_SEED=$(SEED)) $(BIN)/python -Im pytest tests/simulation --ignore=tests/simulation/shipped -q -rP -k histor

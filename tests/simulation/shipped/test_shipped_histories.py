@@ -1,7 +1,7 @@
 """Simulated histories of the shipped clients: nothing lost, reordered, repeated against the rules, or stuck.
 
 Each runs in a process of its own, on simulated threads, time and client library. `make simulate` runs many of them,
-`make simulate FIRST=n` begins with another seed, and `make simulate SEED=n` repeats one.
+`make simulate FIRST=n` begins with another seed, and `make simulate SEED=n` repeats one; `KEEP=1` adds the run to the record.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
+from simulation.shipped import record
 from simulation.shipped.coverage import all_pairs
 
 SEEDS = int(os.environ.get("KEYORDER_SIMULATIONS", "24"))
 FIRST = int(os.environ.get("KEYORDER_FIRST_SEED", "0"))
 ONLY = os.environ.get("KEYORDER_SEED")
+KEEP = bool(os.environ.get("KEYORDER_KEEP"))
 RUN = Path(__file__).with_name("run.py")
 
 
@@ -68,6 +70,11 @@ class Tally:
         if self.sums["histories"] % self._told == 0:
             print(f"\n{self}", end="", flush=True)
 
+    def kept(self, code: str) -> dict[str, Any]:
+        """As the record has it. code: what was driven."""
+        sums = {name: self.sums[name] for name in ("histories", "changes", "records")}
+        return {"code": code, "first": FIRST, **sums, "bad": len(self.bad), "faults": sum(self.faults.values())}
+
     def __str__(self) -> str:
         s = self.sums
         return (
@@ -80,10 +87,14 @@ class Tally:
 @pytest.mark.timeout(0 if SEEDS > 24 else 600)
 def test_every_history_is_good() -> None:
     """Members, writers and controllers die, freeze, stall and come back while a topic grows and shrinks."""
-    tally = Tally(max(24, SEEDS // 50))
+    tally, code = Tally(max(24, SEEDS // 50)), record.code()
     jobs = len(os.sched_getaffinity(0)) if SEEDS > 24 and ONLY is None else 1
     for outcome in play(FIRST, SEEDS, jobs=jobs) if ONLY is None else play(int(ONLY), 1):
         tally.add(outcome)
+    if KEEP and ONLY is None:
+        assert code == record.code(), "the code was changed meanwhile: nothing is kept of this run"
+        record.add(record.RECORD, tally.kept(code))
+        record.update_page(record.PAGE, record.load())
     assert not tally.bad, "\n\n".join([*tally.bad[:3], f"{len(tally.bad)} of {tally.sums['histories']}"])
     if ONLY is None:
         assert tally.sums["histories"] == SEEDS

@@ -1,0 +1,34 @@
+"""The record of simulated histories: runs add up for the code that they drove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from simulation.shipped import record
+
+
+def a_run(code: str, first: int) -> dict[str, Any]:
+    """Ten good histories."""
+    return {"code": code, "first": first, "histories": 10, "bad": 0, "changes": 20, "records": 900, "faults": 70}
+
+
+def test_runs_of_one_code_add_up(tmp_path: Path) -> None:
+    """Another code has a line of its own; the newest is the first."""
+    kept, page = tmp_path / "histories.json", tmp_path / "page.md"
+    page.write_text("before\n<!-- histories -->\nold\n<!-- end of histories -->\nafter\n")
+    for run in (a_run("aaa", 0), a_run("bbb", 0), a_run("bbb", 10)):
+        record.add(kept, run)
+    record.update_page(page, record.load(kept))
+
+    before, *rows, after = page.read_text().splitlines()
+    assert (before, after) == ("before", "after")
+    assert rows[-3:-1] == [
+        "| `bbb` | 0 to 9, 10 to 19 | 20 | 0 | 40 | 1800 | 140 |",
+        "| `aaa` | 0 to 9 | 10 | 0 | 20 | 900 | 70 |",
+    ]
+
+
+def test_the_page_shows_the_record() -> None:
+    """With the totals of every code."""
+    assert record.page_of(record.load()) in record.PAGE.read_text()
