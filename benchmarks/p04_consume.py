@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from keyorder import OrderedConsumer, OrderedProducer
 
+from .bare import read_bare
 from .columns import columns, ends, make, producer_settings, raw_consumer
 from .harness.bench import Bench
 from .harness.measure import Figure, Goal, Measure, Result
@@ -38,7 +41,7 @@ class Consume(Measure):
                 read = len(consumer.consume(1, 60))
                 meter = bench.meter()
                 while read < total:
-                    read += len(consumer.consume(BATCH, 1.0))
+                    read += len(consumer.consume(min(BATCH, total - read), 1.0))
                 cost = meter.stop()
                 consumer.close()
                 return {"rate": total / cost.wall, "cpu": cost.cpu / total * 1e6}
@@ -48,7 +51,7 @@ class Consume(Measure):
                 read = len(consumer.consume(1, 60))
                 meter = bench.meter()
                 while read < total:
-                    read += len(consumer.consume(BATCH, 1.0))
+                    read += len(consumer.consume(min(BATCH, total - read), 1.0))
                 cost = meter.stop()
                 consumer.close()
                 return {"rate": total / cost.wall, "cpu": cost.cpu / total * 1e6}
@@ -58,9 +61,9 @@ class Consume(Measure):
             rate, cpu = pairs.reported("rate", "records/s"), pairs.reported("cpu", "us/record")
             figures += [Figure(f"{what}: {f.name}", f.unit, f.ours, f.theirs, f.ratio) for f in (rate, cpu)]
             assert rate.ratio is not None
-            goals.append(
-                Goal(f"0.9 of the library's own rate, {what}", f"{rate.ratio.median:.2f}", rate.ratio.median >= 0.9)
-            )
+            goals.append(Goal(f"the library's own rate, {what}", f"{rate.ratio.median:.2f}", rate.ratio.median >= 1.0))
+            bare = bench.pairs(ours, partial(read_bare, bench, topic, total)).reported("rate", "records/s")
+            figures.append(Figure(f"{what}: rate, to the bare C loop's", bare.unit, bare.ours, bare.theirs, bare.ratio))
         return Result(
             data={"records": count, "key bytes": 16, "value bytes": 100, "partitions": 4, "batch": BATCH},
             repeats=bench.repeats,

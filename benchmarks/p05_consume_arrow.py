@@ -1,9 +1,12 @@
-"""P5: reading Arrow batches, against the library's own consumer turned into them."""
+"""P5: reading Arrow batches, against the library's own consumer turned into them, and against its bare C loop."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from keyorder import OrderedConsumer, OrderedProducer
 
+from .bare import read_bare
 from .columns import columns, ends, make, producer_settings, raw_consumer
 from .harness.bench import Bench
 from .harness.measure import Figure, Goal, Measure, Result
@@ -12,7 +15,10 @@ ROWS = 50_000
 
 
 class ConsumeArrow(Measure):
-    """Ours: `consume_arrow`. Theirs: `Consumer.consume`, each batch turned into a RecordBatch of the same columns."""
+    """Ours: `consume_arrow`. Theirs: `Consumer.consume`, each batch turned into a RecordBatch of the same columns.
+
+    The limit: the library's batch call in a bare loop, which makes nothing of the messages.
+    """
 
     id = "P5"
     title = "reading Arrow batches"
@@ -50,7 +56,7 @@ class ConsumeArrow(Measure):
                 read = len(consumer.consume(1, 60))
                 meter = bench.meter()
                 while read < total:
-                    read += len(batch_of(consumer.consume(10_000, 0.1)))
+                    read += len(batch_of(consumer.consume(min(10_000, total - read), 0.1)))
                 cost = meter.stop()
                 consumer.close()
                 return {"rate": total / cost.wall, "cpu": cost.cpu / total * 1e6}
@@ -61,6 +67,12 @@ class ConsumeArrow(Measure):
             figures += [Figure(f"{what}: {f.name}", f.unit, f.ours, f.theirs, f.ratio) for f in (rate, cpu)]
             assert rate.ratio is not None
             goals.append(Goal(f"4 times the rate, {what}", f"{rate.ratio.median:.2f}", rate.ratio.median >= 4))
+            bare = bench.pairs(ours, partial(read_bare, bench, topic, total)).reported("rate", "rows/s")
+            assert bare.ratio is not None
+            figures.append(Figure(f"{what}: rate, to the bare C loop's", bare.unit, bare.ours, bare.theirs, bare.ratio))
+            goals.append(
+                Goal(f"0.8 of the bare C loop's rate, {what}", f"{bare.ratio.median:.2f}", bare.ratio.median >= 0.8)
+            )
         return Result(
             data={"rows": count, "key bytes": 16, "value bytes": 100, "partitions": 4, "batch": ROWS},
             repeats=bench.repeats,
