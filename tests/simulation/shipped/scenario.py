@@ -176,11 +176,12 @@ class Scenario:
                         break
 
     def _ends_refused(self, group: str, member: str, partition: int) -> bool:
-        """Whether the last commit before a revocation was refused, and the application commits each record once only.
+        """Whether the last commit before a revocation was refused, and was the application's own: it is not tried again.
 
         The next owner has to deliver again what that commit named, as with any consumer.
         """
-        return self.habits[group].commits == "record" and (group, member, partition) in self._refusals
+        own = self.habits[group].commits in ("record", "batch", "late")
+        return own and (group, member, partition) in self._refusals
 
     # The play.
 
