@@ -70,9 +70,10 @@ class SourceTaskContext(Protocol):
         """Wait inside `poll` for up to so many seconds; True as soon as the task is to stop."""
 
     def flush(self) -> None:
-        """Return when every record that `poll` has returned is acknowledged (and its transaction committed).
+        """Return when every record that `poll` has returned is acknowledged, and its offsets are stored (or committed).
 
-        For a task whose share of the work goes to another one: nothing of it may still be on its way then.
+        For a task whose share of the work goes to another one: nothing of it may still be on its way then, and the other
+        one goes on behind what is stored. Offsets that cannot be stored now are stored later, with a warning.
         """
 
 

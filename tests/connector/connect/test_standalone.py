@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.streaming.sink.markers import Marker, encode_marker, ensure_marker_topic, marker_slot
 from support.cluster import KafkaFactory, KafkaUnderTest
+from support.connect_plugins import HandingOverTask
 from support.connect_rig import MemorySink, alone, running, until, worker_settings
 
 
@@ -51,6 +52,19 @@ def test_lines_of_a_file_go_to_a_topic_and_into_another_file(
 
     for k in range(3):
         assert [line for line in lines() if line.startswith(f"k{k}:")] == [f"k{k}:{i}" for i in range(k, 60, 3)]
+
+
+def test_what_a_task_has_flushed_is_stored_for_the_task_that_takes_over(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """`context.flush()` does not leave the offsets to the next interval: the other task would copy the records again."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    settings = worker_settings(kafka, tmp_path, offset_flush_interval_ms="600000")
+    HandingOverTask.stored.clear()
+    with alone({**settings, "plugin.classes": "support.connect_plugins:HandingOverSource"}) as worker:
+        worker.create(topic_name, {"connector.class": "HandingOverSource", "topic": topic_name})
+        until(lambda: len(HandingOverTask.stored) >= 3, "three polls")
+    assert HandingOverTask.stored[:3] == [None, {"next": 5}, {"next": 10}]
 
 
 def test_a_failed_record_fails_the_task_and_what_came_before_it_is_committed_once(

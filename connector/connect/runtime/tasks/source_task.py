@@ -212,12 +212,11 @@ class WorkerSourceTask(WorkerTask):
                 raise translate(raised.args[0], "write", f"topic {topic}") from raised
 
     def flush(self) -> None:
-        """Everything that poll has returned is acknowledged, and committed where it is in a transaction."""
+        """Everything that poll has returned is acknowledged, and its offsets are stored: who takes over goes on behind it."""
         if self._producer.flush(_TIMEOUT):
             raise TransactionError(f"the records of task {self.where} were not acknowledged in {_TIMEOUT:.0f} s")
         self._serve(0.0)
-        if self._in_transaction:
-            self._commit_transaction()
+        self._commit()
 
     def _serve(self, wait: float) -> None:
         """Run delivery callbacks. Raises what one of them found."""
