@@ -22,7 +22,6 @@ import psutil
 from confluent_kafka import Consumer, Producer
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
-from keyorder.connector.local.cluster import LocalCluster
 
 from .harness.bench import Bench, Pairs
 from .harness.measure import Figure, Goal, Measure, Result
@@ -89,9 +88,8 @@ class Footprint(Measure):
     def _clusters(self, bench: Bench) -> Iterator[tuple[int, dict[str, Any]]]:
         """(number of brokers, configuration), one after the other."""
         yield 1, bench.config
-        bench.say("starting three Kafka brokers")
-        with LocalCluster(brokers=3) as three:
-            yield 3, {**three.client_config(), "log_level": 4}
+        with bench.beside(3, bench.repeats) as three:
+            yield 3, three.config
 
     def _pairs(self, bench: Bench, config: dict[str, Any], count: int, repeats: int) -> Pairs:
         topics = [bench.topic("idle") for _ in range(count)]

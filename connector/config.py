@@ -40,6 +40,7 @@ _CONNECTION = (
     "resolve_cb",
     "allow.auto.create.topics",
 )
+_BACKOFF, _BACKOFF_MAX, _SOON_MS = "reconnect.backoff.ms", "reconnect.backoff.max.ms", 20
 # Silent unless the application sets logging up, as is usual for a library.
 _LOGGER = logging.getLogger("keyorder.librdkafka")
 logging.getLogger("keyorder").addHandler(logging.NullHandler())
@@ -52,6 +53,9 @@ _OF_TOPICS = "default.topic.config"
 def connection_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings by which another client reaches the same cluster as the same user."""
     own = {k: v for k, v in config.items() if k.startswith(_CONNECTION)}
+    # The client library opens a new client's second connection no sooner than half of this after the first one.
+    if _BACKOFF_MAX not in own:
+        own.setdefault(_BACKOFF, _SOON_MS)
     own["logger"] = _LOGGER
     return own
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,14 +57,20 @@ class Bench:
     """One run of the harness. The broker starts with the first measure that asks for it, and serves all of them.
 
     quick: a short form, to see that a measure works; its figures mean little. servers: a cluster to use instead.
-    repeats: how many pairs count, None for the form's own number.
+    repeats: how many pairs count, None for the form's own number. brokers: how many are started.
     """
 
     def __init__(
-        self, stack: ExitStack, say: Say, quick: bool = False, servers: str | None = None, repeats: int | None = None
+        self,
+        stack: ExitStack,
+        say: Say,
+        quick: bool = False,
+        servers: str | None = None,
+        repeats: int | None = None,
+        brokers: int = 1,
     ) -> None:
         self.quick, self.say = quick, say
-        self._repeats = repeats
+        self._repeats, self._brokers = repeats, brokers
         self._stack, self._servers = stack, servers
         self._cluster: LocalCluster | None = None
         self._numbers = itertools.count(1)
@@ -90,10 +96,16 @@ class Bench:
         """The broker as a process of this machine; started on first use. Not to be had with `servers`."""
         if self._cluster is None:
             assert self._servers is None, "the brokers of an existing cluster are not ours to hold"
-            self.say("starting a Kafka broker")
+            self.say(f"starting {self._brokers} Kafka brokers" if self._brokers > 1 else "starting a Kafka broker")
             # The default heap of a test broker is too small for a measure's batches.
-            self._cluster = self._stack.enter_context(LocalCluster(heap="1g"))
+            self._cluster = self._stack.enter_context(LocalCluster(brokers=self._brokers, heap="1g"))
         return self._cluster
+
+    @contextmanager
+    def beside(self, brokers: int, repeats: int) -> Iterator[Bench]:
+        """The same beside so many brokers of its own, which are stopped in the end; at most `repeats` count."""
+        with ExitStack() as stack:
+            yield Bench(stack, self.say, self.quick, None, min(self.repeats, repeats), brokers)
 
     @property
     def kafka_version(self) -> str | None:

@@ -172,6 +172,8 @@ class ControllerRun:
             crash_point("all-ready")
 
     def _listen(self, timeout: float) -> None:
+        if self._look is not None and self._reader.reached(self._look):
+            timeout = 0.0  # nothing new has to come for it
         for message in self._reader.poll(timeout):
             self._take(message)
         if self._awaited is not None:
@@ -335,7 +337,9 @@ class ControllerRun:
 
     def _plain_producer(self) -> Producer:
         if self._plain is None:
-            self._plain = Producer({**connection_of(self._config), "enable.idempotence": True, "linger.ms": 0})
+            # Not an idempotent one, which is given its id half a second after it was made: what it writes may come twice.
+            in_turn = {"acks": "all", "max.in.flight": 1, "linger.ms": 0}
+            self._plain = Producer({**connection_of(self._config), **in_turn})
         return self._plain
 
     def _expel(self, nonce: str, over_before: bool) -> None:

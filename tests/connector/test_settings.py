@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from keyorder import OrderedConsumer, OrderedProducer
-from keyorder.connector.config import consumer_settings
+from keyorder.connector.config import connection_of, consumer_settings
 from keyorder.connector.settings import CONSUMER, PRODUCER, boolean, text, word
 from keyorder.partitioner.errors import ConfigError
 
@@ -108,3 +108,11 @@ def test_a_word_is_one_of_its_choices_in_any_case() -> None:
 )
 def test_a_member_doubts_its_membership_before_its_session_can_be_over(theirs: dict[str, Any], silence: float) -> None:
     assert consumer_settings({**NOWHERE, **GROUP, **theirs})[0].silence == pytest.approx(silence)
+
+
+def test_clients_of_ours_connect_again_soon_unless_the_application_says_how_late() -> None:
+    """A new client's second connection comes half of reconnect.backoff.ms after the first, and a change opens five clients."""
+    assert connection_of({})["reconnect.backoff.ms"] == 20
+    assert connection_of({"reconnect.backoff.ms": 300})["reconnect.backoff.ms"] == 300
+    assert "reconnect.backoff.ms" not in connection_of({"reconnect.backoff.max.ms": 10})
+    Producer(connection_of({"reconnect.backoff.max.ms": 200}))  # the library refuses a first one longer than the longest
