@@ -87,8 +87,9 @@ class ChangeHold(Measure):
         prepared = next(at for name, at in steps if name.startswith("prepar"))
         during = _latencies(seen, prepared, steps[-1][1])
         span = max(steps[-1][1] - prepared, 0.02)
-        slices = [_latencies(seen, began - k * span, began - (k - 1) * span) for k in range(1, int(calm * 0.8 / span))]
         base = _latencies(seen, began - calm * 0.8, began)
+        slices = [_latencies(seen, began - k * span, began - (k - 1) * span) for k in range(1, int(calm * 0.8 / span))]
+        slices = [s for s in slices if s] or [base]
         return {
             "stopped": percentile(longest, 0.5),
             "longest": max(longest),
@@ -100,8 +101,8 @@ class ChangeHold(Measure):
             "staying p50 during": percentile(during, 0.5),
             "staying p99 calm": percentile(base, 0.99),
             "staying p99 during": percentile(during, 0.99),
-            "noise p50": percentile([percentile(s, 0.5) for s in slices if s], 0.95),
-            "noise p99": percentile([percentile(s, 0.99) for s in slices if s], 0.95),
+            "noise p50": percentile([percentile(s, 0.5) for s in slices], 0.95),
+            "noise p99": percentile([percentile(s, 0.99) for s in slices], 0.95),
         }
 
     def _copy(self, bench: Bench, topic: str, folder: Path, calm: float) -> dict[str, float]:

@@ -12,6 +12,14 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 now: partial[float] = partial(time.clock_gettime, _CLOCK)
 
 
+def blocking(seconds: float) -> float:
+    """How long to block in the client library, with so many seconds left: a millisecond at least, unless none are left.
+
+    It counts whole milliseconds, and would not block at all for less: who waits in a loop would spin.
+    """
+    return max(seconds, 0.001) if seconds > 0 else 0.0
+
+
 def wall_ms() -> int:
     """Milliseconds since 1970, for people to read, and for what others measure by it, such as when a token ends.
 

@@ -350,4 +350,4 @@ class Delivery:
         wait = self._waits.wait([*self._gates.awaited(), *self._members.awaited()], now)
         if self._commits.stirred and self._commits.prove_at > now:
             wait = min(wait, self._commits.prove_at - now)  # a proof may be owed that others wait for
-        return wait if deadline is None else max(0.0, min(wait, deadline - now))
+        return clock.blocking(wait if deadline is None else min(wait, deadline - now))

@@ -128,7 +128,7 @@ class DeliveryReportPoller:
                 raise RuntimeError("Producer has been closed")
             count = self._run()
             most = _MOMENT if count or self._reports.counting is not None else _SLICE
-            count += int(wait(most if deadline is None else max(0.0, min(most, deadline - now))))
+            count += int(wait(most if deadline is None else clock.blocking(min(most, deadline - now))))
             return count + self._run()
         except BaseException as error:
             if not self._ended:
