@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from math import ceil
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -13,11 +14,11 @@ now: partial[float] = partial(time.clock_gettime, _CLOCK)
 
 
 def blocking(seconds: float) -> float:
-    """How long to block in the client library, with so many seconds left: a millisecond at least, unless none are left.
+    """How long to block in the client library, with so many seconds left: the next whole millisecond.
 
-    It counts whole milliseconds, and would not block at all for less: who waits in a loop would spin.
+    It counts whole milliseconds, cuts what is more, and would not block at all for less: who waits in a loop would spin.
     """
-    return max(seconds, 0.001) if seconds > 0 else 0.0
+    return (ceil(seconds * 1000) + 0.5) / 1000 if seconds > 0 else 0.0
 
 
 def wall_ms() -> int:
