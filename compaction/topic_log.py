@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..connector import clock
-from ..connector.config import connection_of, flat
+from ..connector.config import REFILL, connection_of, flat
 from ..connector.kafka_errors import ends_partition, translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
@@ -53,7 +53,7 @@ class TopicLog:
             **theirs,
             "isolation.level": config.get("isolation.level", "read_committed"),
         }
-        self._consumer = Consumer({**connection_of(config), "fetch.wait.max.ms": 100, **theirs, **owned})
+        self._consumer = Consumer({**connection_of(config), **REFILL, "fetch.wait.max.ms": 100, **theirs, **owned})
         self._discovered = clock.now()
         self.positions: dict[int, int] = {}
         self.bytes = 0

@@ -40,6 +40,8 @@ _CONNECTION = (
     "resolve_cb",
     "allow.auto.create.topics",
 )
+# The library's default lets a reader that has emptied a full queue wait for a whole second before it fetches again.
+REFILL: Mapping[str, Any] = {"fetch.queue.backoff.ms": 20}
 _BACKOFF, _BACKOFF_MAX, _SOON_MS = "reconnect.backoff.ms", "reconnect.backoff.max.ms", 20
 # Silent unless the application sets logging up, as is usual for a library.
 _LOGGER = logging.getLogger("keyorder.librdkafka")
@@ -364,9 +366,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     theirs.setdefault(_REFRESH, 10_000)
     if settings.cooperative:
         theirs[_REFRESH] = -1
-    # Its own default lets a reader that has emptied a full queue wait for a whole second before it fetches again.
-    theirs.setdefault("fetch.queue.backoff.ms", 20)
-    return settings, theirs
+    return settings, {**REFILL, **theirs}
 
 
 def _growth_interval(theirs: Mapping[str, Any]) -> float | None:

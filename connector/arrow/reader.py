@@ -11,7 +11,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from .. import clock
-from ..config import flat
+from ..config import REFILL, flat
 from ..kafka_errors import translate
 from ..metadata import prefetch_metadata
 from .columns import Event, Taken
@@ -63,7 +63,7 @@ class ArrowReader:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         library = native(config)
-        theirs = {k: v for k, v in flat(config).items() if k != OPTION}
+        theirs = {**REFILL, **{k: v for k, v in flat(config).items() if k != OPTION}}
         theirs.setdefault("group.id", "keyorder-arrow-reader")
         theirs["enable.auto.commit"] = False
         theirs["enable.auto.offset.store"] = False

@@ -31,7 +31,7 @@ from ...partitioner.errors import (
 from ...partitioner.records.control_records import ControlRecord, decode_record
 from ...partitioner.stamps import Stamp
 from .. import clock
-from ..config import at_leaders, connection_of
+from ..config import REFILL, at_leaders, connection_of
 from ..interruptible import raise_lost
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
@@ -152,6 +152,7 @@ def control_consumer(config: Mapping[str, Any], fetch_wait_ms: int) -> Consumer:
     return Consumer(
         {
             **at_leaders(config),
+            **REFILL,
             "allow.auto.create.topics": False,
             "group.id": "keyorder-control-reader",
             "enable.auto.commit": False,

@@ -11,7 +11,7 @@ from ...partitioner.adoption import KeySample, KeySampler
 from ...partitioner.errors import BrokerUnreachableError
 from ...partitioner.routing import HINT_HEADER
 from .. import clock
-from ..config import connection_of
+from ..config import REFILL, connection_of
 from ..kafka_errors import translate
 from ..log_offsets import LogOffsets
 from ..messages import key_of, offset_of
@@ -74,6 +74,7 @@ class _Reader:
         self._consumer = Consumer(
             {
                 **connection_of(config),
+                **REFILL,
                 "group.id": "keyorder-key-sample",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

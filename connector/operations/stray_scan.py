@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from ...partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ...partitioner.timeline import Timeline
 from .. import clock
-from ..config import connection_of
+from ..config import REFILL, connection_of
 from ..kafka_errors import ends_partition
 from ..log_offsets import LogOffsets
 from ..messages import offset_of
@@ -51,6 +51,7 @@ def scan(
     consumer = Consumer(
         {
             **connection_of(config),
+            **REFILL,
             "group.id": "keyorder-stray-scan",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

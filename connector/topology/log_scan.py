@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from ...partitioner.errors import BrokerUnreachableError
 from .. import clock
-from ..config import connection_of
+from ..config import REFILL, connection_of
 from ..kafka_errors import ends_partition
 from ..metadata import prefetch_metadata
 
@@ -25,6 +25,7 @@ class LogScan:
         self._consumer = Consumer(
             {
                 **connection_of(config),
+                **REFILL,
                 "group.id": "keyorder-log-scan",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 
 from ....partitioner.errors import BrokerUnreachableError, ConfigError, CorruptRecordError
 from ... import clock
-from ...config import connection_of
+from ...config import REFILL, connection_of
 from ...control.rights import require_write
 from ...kafka_errors import ends_partition, translate, translated
 from ...log_offsets import LogOffsets
@@ -66,6 +66,7 @@ class KafkaLog:
         self._consumer = Consumer(
             {
                 **self._config,
+                **REFILL,
                 "group.id": "keyorder-connect-log",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

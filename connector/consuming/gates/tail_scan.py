@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ....partitioner.errors import KeyorderError, NotAuthorizedError
 from ....partitioner.gates.early import Collector, Scan, ScanEnded, Tail
 from ....partitioner.hashing import hash_named
-from ...config import connection_of
+from ...config import REFILL, connection_of
 from ...kafka_errors import translate
 from ...log_offsets import LogOffsets
 from ...messages import key_of, offset_of, place_of
@@ -42,7 +42,7 @@ class TailScanner(BackgroundThread):
             # Records that the log has lost must not be skipped unseen.
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": 16_384,
-            "fetch.queue.backoff.ms": 20,
+            **REFILL,
         }
         self._scans: dict[str, Scan] = {}
         self._outcomes: dict[str, ScanEnded] = {}
