@@ -32,13 +32,16 @@ GAINS = (
     Row("the same, p99", "P9", "held records, p99", "{ours:.0f} ms"),
     Row("writers stand still, against stopping them and copying the topic", "P9", "stopped", "{inverse:.0f} times shorter"),
     Row("the whole change, after a quiet time", "P16", "after a quiet time", "{ours:.2f} s"),
+    Row("the same, after a writer that was killed long ago", "P16", "after a killed writer", "{ours:.2f} s"),
     Row("a moved key's next record at its new owner, p50", "P10", "hand-over, p50", "{ours:.0f} ms"),
     Row("the same, p99", "P10", "hand-over, p99", "{ours:.0f} ms"),
     Row("sending Arrow batches", "P3", "queued", "{ratio:.1f} times the rows a second"),
     Row("reading Arrow batches", "P5", "topic that never changed: rate", "{ratio:.1f} times the rows a second"),
     Row("Spark source, a backlog", "P6", "addBatch", "{inverse:.1f} times as fast"),
     Row("Spark source, a small batch", "P7", "end: trigger", "{ratio:.2f} times the time"),
+    Row("the same, 256 partitions", "P7", "end, 256 partitions: trigger", "{ratio:.2f} times the time"),
     Row("Spark sink", "P8", "rate", "{ratio:.1f} times the rows a second"),
+    Row("version compaction in Spark, against `max_by`", "P12", "Spark job: rate", "{ratio:.1f} times the rate"),
 )
 PAYS = (
     Row("sending records one by one", "P2", "acknowledged", "{ratio:.2f} times the rate"),
