@@ -165,7 +165,7 @@ class MessageSource:
 
     def take(self, most: int, wait: float) -> list[Taken]:
         """See FetchSource."""
-        first = self._raw.poll(max(0.0, wait))
+        first = self._raw.poll(clock.blocking(wait))
         if first is None:
             return []
         return [taken_of([first, *self._raw.consume(min(most - 1, 10_000), 0)] if most > 1 else [first])]

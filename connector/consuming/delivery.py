@@ -280,7 +280,7 @@ class Delivery:
         else:
             try:
                 # Not consume(most, wait): below 200 ms it waits the whole time, even when records are there.
-                first = self._raw.poll(wait)
+                first = self._raw.poll(clock.blocking(wait))
                 # Behind an event the library may take partitions away: the application hears of the event before.
                 goes_on = first is not None and most > 1 and not tells_of_no_position(first)
                 more = self._raw.consume(most - 1, 0) if goes_on else []
@@ -350,4 +350,4 @@ class Delivery:
         wait = self._waits.wait([*self._gates.awaited(), *self._members.awaited()], now)
         if self._commits.stirred and self._commits.prove_at > now:
             wait = min(wait, self._commits.prove_at - now)  # a proof may be owed that others wait for
-        return clock.blocking(wait if deadline is None else min(wait, deadline - now))
+        return wait if deadline is None else max(0.0, min(wait, deadline - now))
