@@ -26,7 +26,6 @@ from keyorder.connector import clock
 
 from .harness.bench import Bench
 
-_SHORTEST = 0.001  # seconds; below a millisecond the library does not wait, and ten writers would spin
 _TICK = 0.005
 
 
@@ -194,7 +193,7 @@ class _Load:
                 due += 1
             until = clock.now() + _TICK
             while (left := until - clock.now()) > 0:
-                self.producer.poll(max(left, _SHORTEST))
+                self.producer.poll(clock.blocking(left))
         self.producer.flush(60)
         held = self.producer.hold_times() if isinstance(self.producer, OrderedProducer) else []
         with self._out.open("wb") as file:

@@ -67,7 +67,7 @@ class SparkTrigger(Measure):
             data={"rows": ROWS, "partitions": PARTITIONS, "batches": batches},
             repeats=len(at_end.ours),
             figures=figures,
-            goals=[_goal(figures[0]), _goal(figures[5])],
+            goals=[_goal(figure) for figure in figures if figure.name in ("end: trigger", "backlog: trigger")],
             notes=[
                 "medians of a run's batches; Spark's own: the trigger without addBatch and latestOffset, the sources' part",
                 f"end: Spark's own source with {' '.join(f'{k}={v}' for k, v in QUICK_FETCH.items())}; its last line: without",

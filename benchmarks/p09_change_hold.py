@@ -54,14 +54,14 @@ class ChangeHold(Measure):
 
             pairs = bench.pairs(ours, theirs)
             result = self._result(pairs, records, holds, held)
-            with bench.beside(BROKERS, 3) as three:
-                waits: list[float] = []
-                found = []
-                for number in range(-1, three.repeats):
-                    bench.say(f"{BROKERS} brokers, {f'run {number + 1}' if number >= 0 else 'warm-up'}")
-                    kept = waits if number >= 0 else []
-                    values = self._change(three, records // 10, folder, calm, [], kept)
-                    found += [values] if number >= 0 else []
+            waits: list[float] = []
+            found: list[dict[str, float]] = []
+            with bench.beside(BROKERS) as three:
+                bench.say(f"{BROKERS} brokers, warm-up")
+                self._change(three, records // 10, folder, calm, [], [])
+                for number in range(three.repeats):
+                    bench.say(f"{BROKERS} brokers, run {number + 1} of {three.repeats}")
+                    found.append(self._change(three, records // 10, folder, calm, [], waits))
         return self._with_three(result, found, waits)
 
     def _change(
@@ -198,14 +198,21 @@ class ChangeHold(Measure):
         """With the figures of the changes beside three brokers."""
         p50, p99 = percentile(waits, 0.5), percentile(waits, 0.99)
         added = Spread.of([values["staying p99 during"] - values["staying p99 calm"] for values in found])
-        spreads = {name: Spread.of([values[name] for values in found]) for name in found[0]}
-        names = ["held p50", "held p99", "change", "staying p99 calm", "staying p99 during"]
-        units = {"change": "s"}
+        units = {
+            "held p50": "ms",
+            "held p99": "ms",
+            "change": "s",
+            "staying p99 calm": "ms",
+            "staying p99 during": "ms",
+        }
         return replace(
             result,
             figures=[
                 *result.figures,
-                *(Figure(f"{BROKERS} brokers: {name}", units.get(name, "ms"), spreads[name]) for name in names),
+                *(
+                    Figure(f"{BROKERS} brokers: {name}", unit, Spread.of([values[name] for values in found]))
+                    for name, unit in units.items()
+                ),
             ],
             goals=[
                 *result.goals,

@@ -68,7 +68,7 @@ class HandOver(Measure):
         """A fresh topic and group for each repeat; each change hands all keys over."""
         changes = 6 if bench.quick else 30
         times, figures, goals = self._situation(bench, changes, "")
-        with bench.beside(BROKERS, 3) as three:
+        with bench.beside(BROKERS) as three:
             _, beside, missed = self._situation(three, changes, f"{BROKERS} brokers: ")
         quickest = min(PUBLISHED.values()) * 1e3
         return Result(

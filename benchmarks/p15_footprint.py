@@ -88,7 +88,7 @@ class Footprint(Measure):
     def _clusters(self, bench: Bench) -> Iterator[tuple[int, dict[str, Any]]]:
         """(number of brokers, configuration), one after the other."""
         yield 1, bench.config
-        with bench.beside(3, bench.repeats) as three:
+        with bench.beside(3) as three:
             yield 3, three.config
 
     def _pairs(self, bench: Bench, config: dict[str, Any], count: int, repeats: int) -> Pairs:

@@ -102,10 +102,10 @@ class Bench:
         return self._cluster
 
     @contextmanager
-    def beside(self, brokers: int, repeats: int) -> Iterator[Bench]:
-        """The same beside so many brokers of its own, which are stopped in the end; at most `repeats` count."""
+    def beside(self, brokers: int) -> Iterator[Bench]:
+        """The same beside so many brokers of its own, which are stopped in the end; at most three repeats count."""
         with ExitStack() as stack:
-            yield Bench(stack, self.say, self.quick, None, min(self.repeats, repeats), brokers)
+            yield Bench(stack, self.say, self.quick, None, min(self.repeats, 3), brokers)
 
     @property
     def kafka_version(self) -> str | None:

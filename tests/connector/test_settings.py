@@ -115,6 +115,5 @@ def test_clients_of_ours_connect_again_soon_unless_the_application_says_how_late
     assert connection_of({})["reconnect.backoff.ms"] == 20
     assert connection_of({"reconnect.backoff.ms": 300})["reconnect.backoff.ms"] == 300
     assert "reconnect.backoff.ms" not in connection_of({"reconnect.backoff.max.ms": 10})
-    Producer(
-        connection_of({"reconnect.backoff.max.ms": 200})
-    )  # the library refuses a first one longer than the longest
+    # The library refuses a first one that is longer than the longest.
+    Producer(connection_of({"reconnect.backoff.max.ms": 200}))
