@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,6 +66,20 @@ class Sent:
     key: array[int]
     held: Sequence[float]
     failed: int
+
+
+def drained(seen: Sequence[Sent], since: float, until: float, moments: int = 100) -> list[float]:
+    """Seconds until all that the writers had in flight at a moment was acknowledged, for moments of [since, until).
+
+    A change waits for that before it reads the cuts, so no hold can be shorter than the broker makes it.
+    """
+    times = [since + (until - since) * k / moments for k in range(moments)]
+    ends = list(times)
+    for sent in seen:
+        for at, latency in zip(sent.at, sent.latency, strict=True):
+            for k in range(bisect_left(times, at), bisect_left(times, at + latency)):
+                ends[k] = max(ends[k], at + latency)
+    return [end - moment for moment, end in zip(times, ends, strict=True)]
 
 
 class Writer:

@@ -17,7 +17,7 @@ from .copying import copy
 from .harness.bench import Bench, Pairs
 from .harness.measure import Figure, Goal, Measure, Result
 from .harness.spread import Spread, percentile
-from .load import Sent, fill, key_of, writers
+from .load import Sent, drained, fill, key_of, writers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +90,7 @@ class ChangeHold(Measure):
         base = _latencies(seen, began - calm * 0.8, began)
         slices = [_latencies(seen, began - k * span, began - (k - 1) * span) for k in range(1, int(calm * 0.8 / span))]
         slices = [s for s in slices if s] or [base]
+        drains = [wait * 1e3 for wait in drained(seen, began - calm * 0.8, began)]
         return {
             "stopped": percentile(longest, 0.5),
             "longest": max(longest),
@@ -103,6 +104,8 @@ class ChangeHold(Measure):
             "staying p99 during": percentile(during, 0.99),
             "noise p50": percentile([percentile(s, 0.5) for s in slices], 0.95),
             "noise p99": percentile([percentile(s, 0.99) for s in slices], 0.95),
+            "drained p50 calm": percentile(drains, 0.5),
+            "drained p99 calm": percentile(drains, 0.99),
         }
 
     def _copy(self, bench: Bench, topic: str, folder: Path, calm: float) -> dict[str, float]:
@@ -163,6 +166,8 @@ class ChangeHold(Measure):
                 Figure("held records, p99", "ms", alone["held p99"]),
                 pairs.reported("change", "s"),
                 pairs.reported("cpu", "s"),
+                Figure("all in flight acknowledged, calm, p50", "ms", alone["drained p50 calm"]),
+                Figure("all in flight acknowledged, calm, p99", "ms", alone["drained p99 calm"]),
                 Figure("staying keys, latency p50 calm", "ms", alone["staying p50 calm"]),
                 Figure("staying keys, latency p50 during", "ms", alone["staying p50 during"]),
                 Figure("staying keys, latency p99 calm", "ms", alone["staying p99 calm"]),
@@ -185,6 +190,8 @@ class ChangeHold(Measure):
             ],
             notes=[
                 "stopped: the median writer's longest wait in a change; longest: the worst writer's.",
+                "all in flight acknowledged: how long the broker took, without a change, for what the writers had sent at"
+                " a moment. A change waits for the same before it reads the cuts.",
                 "The copy's time grows with the data, the hold does not. Consumers' offsets are not carried over here;"
                 " that would come on top of the copy.",
             ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from array import array
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from keyorder.benchmarks.harness.plots import save_plot
 from keyorder.benchmarks.harness.report import document, save
 from keyorder.benchmarks.harness.run import chosen, measures
 from keyorder.benchmarks.harness.spread import Spread, percentile
+from keyorder.benchmarks.load import Sent, drained
 from keyorder.connector.cli.main import cli
 from keyorder.partitioner.errors import UsageError
 
@@ -27,6 +29,17 @@ ROOT = Path(__file__).parents[2]
 def bench(quick: bool = False) -> Bench:
     """A bench that is asked for no broker."""
     return Bench(ExitStack(), lambda _: None, quick)
+
+
+def test_what_is_in_flight_at_a_moment_is_drained_when_the_last_of_it_is_acknowledged() -> None:
+    """Over all writers; nothing in flight, nothing to wait for."""
+    first = Sent(array("d", [0.0, 1.0]), array("d", [0.5, 2.0]), array("q", [1, 2]), [], 0)
+    second = Sent(array("d", [0.25]), array("d", [0.5]), array("q", [3]), [], 0)
+
+    # At 0, 0.5, 1, 1.5 and at 2, 2.5, 3, 3.5 s.
+    assert drained([first, second], 0.0, 2.0, 4) == [0.5, 0.25, 2.0, 1.5]
+    assert drained([first, second], 2.0, 4.0, 4) == [1.0, 0.5, 0.0, 0.0]
+    assert drained([], 0.0, 1.0, 2) == [0.0, 0.0]
 
 
 def test_two_things_take_turns_and_the_warm_up_does_not_count() -> None:
