@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -105,22 +106,31 @@ class TopicLog:
         try:
             with ArrowReader({**self._config, "fetch.wait.max.ms": 100}) as reader:
                 reader.assign({self._topic: ranges})
-                while not reader.done:
-                    batch = reader.read(_BATCH_ROWS, 0.5)
+                for batch, passed in self._read_ahead(reader, [p for p, start, end in ranges if end > start]):
                     if len(batch):
                         yield batch
-                    self._passed(reader, ranges)
-                self._passed(reader, ranges)
+                    self.positions.update({p: max(self.positions[p], offset) for p, offset in passed.items()})
         except KafkaException as raised:
             if raised.args[0].code() not in _OVERTAKEN:
                 raise translate(raised.args[0], "read", f"topic {self._topic}", self._bootstrap) from raised
         finally:
             self.assign(self.positions)
 
-    def _passed(self, reader: ArrowReader, ranges: list[tuple[int, int, int]]) -> None:
-        for p, start, end in ranges:
-            if end > start:
-                self.positions[p] = max(self.positions[p], reader.position(self._topic, p))
+    def _read_ahead(self, reader: ArrowReader, partitions: list[int]) -> Iterator[tuple[Any, dict[int, int]]]:
+        """Each batch, with the positions behind it. While the caller works on one, a thread reads the next."""
+
+        def read() -> tuple[Any, dict[int, int], bool]:
+            batch = reader.read(_BATCH_ROWS, 0.5)
+            return batch, {p: reader.position(self._topic, p) for p in partitions}, reader.done
+
+        with ThreadPoolExecutor(1, "keyorder-compaction-reader") as thread:
+            following = thread.submit(read)
+            done = False
+            while not done:
+                batch, passed, done = following.result()
+                if not done:
+                    following = thread.submit(read)
+                yield batch, passed
 
     def ends(self, timeout: float = 30.0) -> dict[int, int]:
         """Where each partition ends now for this reader. Raises BrokerUnreachableError and its kin."""
