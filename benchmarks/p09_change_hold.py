@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 from keyorder import Layout, TopicAdmin
 from keyorder.connector import clock
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = 8, 12
 WRITERS, RATE, KEYS, VALUE, BROKERS = 10, 300.0, 10_000, 200, 3
+LIGHT = 100.0
 MOVING = [Layout(BEFORE, BEFORE).home(key_of(n)) != Layout(BEFORE, AFTER).home(key_of(n)) for n in range(KEYS)]
 
 
@@ -54,6 +56,10 @@ class ChangeHold(Measure):
 
             pairs = bench.pairs(ours, theirs)
             result = self._result(pairs, records, holds, held)
+            light: list[dict[str, float]] = []
+            for number in range(min(bench.repeats, 3)):
+                bench.say(f"light load, run {number + 1} of {min(bench.repeats, 3)}")
+                light.append(self._change(bench, records // 10, folder, calm, [], [], LIGHT))
             waits: list[float] = []
             found: list[dict[str, float]] = []
             with bench.beside(BROKERS) as three:
@@ -62,18 +68,28 @@ class ChangeHold(Measure):
                 for number in range(three.repeats):
                     bench.say(f"{BROKERS} brokers, run {number + 1} of {three.repeats}")
                     found.append(self._change(three, records // 10, folder, calm, [], waits))
-        return self._with_three(result, found, waits)
+        return self._with_three(_with_light(result, light), found, waits)
 
     def _change(
-        self, bench: Bench, records: int, folder: Path, calm: float, holds: list[float], held: list[float]
+        self,
+        bench: Bench,
+        records: int,
+        folder: Path,
+        calm: float,
+        holds: list[float],
+        held: list[float],
+        rate: float = RATE,
     ) -> dict[str, float]:
         topic = bench.topic("hold")
         TopicAdmin(bench.config).create(topic, BEFORE)
         fill(bench.config, topic, records, KEYS, b"v" * VALUE)
         steps: list[tuple[str, float]] = []
-        with writers(bench, WRITERS, topic, folder, True, RATE, KEYS, VALUE) as crew:
+        with writers(bench, WRITERS, topic, folder, True, rate, KEYS, VALUE) as crew:
+            busy = [*bench.broker_pids, *(writer.pid for writer in crew)]
+            used, rested = _cpu(busy), clock.now()
             _rest(calm)
             began = clock.now()
+            cores = (_cpu(busy) - used) / (began - rested)
             meter = bench.meter(apart=[writer.pid for writer in crew])
             TopicAdmin(bench.config, lambda name: steps.append((name, clock.now()))).expand(topic, AFTER)
             cost = meter.stop()
@@ -104,6 +120,7 @@ class ChangeHold(Measure):
             "staying p99 during": percentile(during, 0.99),
             "noise p50": percentile([percentile(s, 0.5) for s in slices], 0.95),
             "noise p99": percentile([percentile(s, 0.99) for s in slices], 0.95),
+            "cores calm": cores,
             "drained p50 calm": percentile(drains, 0.5),
             "drained p99 calm": percentile(drains, 0.99),
         }
@@ -166,6 +183,7 @@ class ChangeHold(Measure):
                 Figure("held records, p99", "ms", alone["held p99"]),
                 pairs.reported("change", "s"),
                 pairs.reported("cpu", "s"),
+                Figure("cores that writers and broker take, calm", "", alone["cores calm"]),
                 Figure("all in flight acknowledged, calm, p50", "ms", alone["drained p50 calm"]),
                 Figure("all in flight acknowledged, calm, p99", "ms", alone["drained p99 calm"]),
                 Figure("staying keys, latency p50 calm", "ms", alone["staying p50 calm"]),
@@ -244,6 +262,21 @@ class ChangeHold(Measure):
         axes.set_xlabel("how long a writer's moving keys wait, ms")
         axes.set_ylabel("share of writers and changes")
         axes.legend(loc="center right")
+
+
+def _with_light(result: Result, found: Sequence[dict[str, float]]) -> Result:
+    """With the figures of the changes beneath a third of the load."""
+    units = {"held p50": "ms", "held p99": "ms", "staying p99 calm": "ms", "staying p99 during": "ms", "cores calm": ""}
+    figures = [
+        Figure(f"{WRITERS * LIGHT:.0f} records/s: {name}", unit, Spread.of([values[name] for values in found]))
+        for name, unit in units.items()
+    ]
+    return replace(result, figures=[*result.figures, *figures])
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    """CPU seconds of these processes so far."""
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
 def _rest(seconds: float) -> None:
