@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 from keyorder import Layout, TopicAdmin
 from keyorder.connector import clock
@@ -57,8 +56,8 @@ class ChangeHold(Measure):
             pairs = bench.pairs(ours, theirs)
             result = self._result(pairs, records, holds, held)
             light: list[dict[str, float]] = []
-            for number in range(min(bench.repeats, 3)):
-                bench.say(f"light load, run {number + 1} of {min(bench.repeats, 3)}")
+            for number in range(few := min(bench.repeats, 3)):
+                bench.say(f"light load, run {number + 1} of {few}")
                 light.append(self._change(bench, records // 10, folder, calm, [], [], LIGHT))
             waits: list[float] = []
             found: list[dict[str, float]] = []
@@ -85,11 +84,10 @@ class ChangeHold(Measure):
         fill(bench.config, topic, records, KEYS, b"v" * VALUE)
         steps: list[tuple[str, float]] = []
         with writers(bench, WRITERS, topic, folder, True, rate, KEYS, VALUE) as crew:
-            busy = [*bench.broker_pids, *(writer.pid for writer in crew)]
-            used, rested = _cpu(busy), clock.now()
+            meter = bench.meter()
             _rest(calm)
+            rested = meter.stop()
             began = clock.now()
-            cores = (_cpu(busy) - used) / (began - rested)
             meter = bench.meter(apart=[writer.pid for writer in crew])
             TopicAdmin(bench.config, lambda name: steps.append((name, clock.now()))).expand(topic, AFTER)
             cost = meter.stop()
@@ -120,7 +118,7 @@ class ChangeHold(Measure):
             "staying p99 during": percentile(during, 0.99),
             "noise p50": percentile([percentile(s, 0.5) for s in slices], 0.95),
             "noise p99": percentile([percentile(s, 0.99) for s in slices], 0.95),
-            "cores calm": cores,
+            "cores calm": (rested.cpu + rested.broker_cpu) / rested.wall,
             "drained p50 calm": percentile(drains, 0.5),
             "drained p99 calm": percentile(drains, 0.99),
         }
@@ -232,13 +230,7 @@ class ChangeHold(Measure):
         }
         return replace(
             result,
-            figures=[
-                *result.figures,
-                *(
-                    Figure(f"{BROKERS} brokers: {name}", unit, Spread.of([values[name] for values in found]))
-                    for name, unit in units.items()
-                ),
-            ],
+            figures=[*result.figures, *_figures(f"{BROKERS} brokers", units, found)],
             goals=[
                 *result.goals,
                 Goal(f"{BROKERS} brokers: held p50 <= 15 ms", f"{p50:.1f} ms", p50 <= 15),
@@ -267,16 +259,15 @@ class ChangeHold(Measure):
 def _with_light(result: Result, found: Sequence[dict[str, float]]) -> Result:
     """With the figures of the changes beneath a third of the load."""
     units = {"held p50": "ms", "held p99": "ms", "staying p99 calm": "ms", "staying p99 during": "ms", "cores calm": ""}
-    figures = [
-        Figure(f"{WRITERS * LIGHT:.0f} records/s: {name}", unit, Spread.of([values[name] for values in found]))
+    return replace(result, figures=[*result.figures, *_figures(f"{WRITERS * LIGHT:.0f} records/s", units, found)])
+
+
+def _figures(situation: str, units: dict[str, str], found: Sequence[dict[str, float]]) -> list[Figure]:
+    """What the changes of one situation gave, by name and unit."""
+    return [
+        Figure(f"{situation}: {name}", unit, Spread.of([values[name] for values in found]))
         for name, unit in units.items()
     ]
-    return replace(result, figures=[*result.figures, *figures])
-
-
-def _cpu(pids: Sequence[int]) -> float:
-    """CPU seconds of these processes so far."""
-    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
 def _rest(seconds: float) -> None:
