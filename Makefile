@@ -28,7 +28,7 @@ EVERYWHERE := tests/integration/test_growth.py tests/integration/test_groups.py 
               tests/connector/cli/test_topics.py
 PACKAGES := -p keyorder.partitioner -p keyorder.connector -p keyorder.streaming -p keyorder.compaction -p keyorder.benchmarks
 
-.PHONY: help setup demo test test-nightly compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen soak audit sbom connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure-connector pure-others clean
+.PHONY: help setup demo test test-nightly compatibility rolling-upgrade simulate simulate-machines writers test-long test-docker test-docker-all chaos spark-chaos spark-stress compaction-histories conformance-removal matrix connect-chaos jepsen soak audit sbom connect-parity parity parity-oldest parity-upstream lint check format docs screenshots image compose-up compose-down bench pure-connector pure-partitioner pure-others clean
 
 help:  ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -171,17 +171,20 @@ lint: $(STAMP)  ## format, lint, types
 	@MYPYPATH=$(TYPES) $(BIN)/mypy $(PACKAGES)
 
 check: $(STAMP)  ## format, lint, types, pure tests, architecture; no broker, under a minute
-	@$(MAKE) --no-print-directory -j 3 lint pure-connector pure-others
+	@$(MAKE) --no-print-directory -j 4 lint pure-connector pure-partitioner pure-others
 
-# The tests of make check, those of models and simulations left to make test and make test-long. Each half is a process that reads
-# its own files alone: workers of one run would each read them all.
+# The tests of make check, those of models and simulations left to make test and make test-long. Each part is a process that reads
+# its own files alone: workers of one run would each read them all. Those of connector/ wait more than they compute.
 PURE := pytest -q -m "not kafka and not docker and not slow and not nightly" --without-services
 
 pure-connector: $(STAMP)
 	@$(BIN)/python -Im $(PURE) tests/connector
 
+pure-partitioner: $(STAMP)
+	@$(BIN)/python -Im $(PURE) tests/partitioner
+
 pure-others: $(STAMP)
-	@$(BIN)/python -Im $(PURE) tests --ignore=tests/connector --ignore=tests/model --ignore=tests/simulation
+	@$(BIN)/python -Im $(PURE) tests $(foreach part,connector partitioner model simulation,--ignore=tests/$(part))
 
 model: $(STAMP)  ## the exhaustive models of the protocol within larger bounds, some minutes
 	@KEYORDER_MODEL=large $(BIN)/python -Im pytest tests/model -q -rP --timeout=1800

@@ -494,6 +494,7 @@ def test_one_users_fatal_error_is_told_to_those_who_had_something_on_the_way(
     writer.close()
 
 
+@pytest.mark.slow
 def test_a_token_that_is_waited_for_keeps_no_other_link_waiting() -> None:
     """One user's oauth_cb does not return: clients of other settings open theirs, and come and go."""
     asked, answer = threading.Event(), threading.Event()

@@ -163,6 +163,7 @@ def test_an_exception_behind_the_count_is_no_second_count() -> None:
     assert rig.in_flight.on_the_way() == 0
 
 
+@pytest.mark.slow
 def test_under_a_storm_of_signals_each_is_counted_and_told_once() -> None:
     """The interpreter itself decides at which of its steps a handler runs: in every version of it."""
     rig, count, struck = Rig(), 200_000, 0

@@ -73,6 +73,7 @@ def test_a_command_does_not_wait_for_a_host_that_is_none(
     assert "correct the name" in said
 
 
+@pytest.mark.slow
 def test_a_call_that_has_waited_names_the_host_too(names: dict[str, int]) -> None:
     """Services wait, since a name may come to be known while they start; then they are told the same."""
     with pytest.raises(HostUnknownError):

@@ -111,6 +111,7 @@ def test_campaigns_add_up_in_the_record(tmp_path: Path) -> None:
     assert "| `broker-kill` |  |  | 2 | 2 |  |  |  |" in report.table(report.coverage(record), ["broker-kill"])
 
 
+@pytest.mark.slow
 def test_a_report_shows_what_went_wrong(tmp_path: Path) -> None:
     """With its time line, and its text escaped."""
     from dataclasses import asdict

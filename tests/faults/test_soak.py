@@ -98,6 +98,7 @@ def test_soaks_are_kept_and_told(tmp_path: Path) -> None:
     assert "old" not in text
 
 
+@pytest.mark.slow
 def test_a_soak_is_told_with_its_bounds_and_drawn(tmp_path: Path) -> None:
     """What broke is marked, and the bounds stand beside it."""
     found = document(a_soak(200.0))

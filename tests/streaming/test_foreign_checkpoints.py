@@ -13,6 +13,8 @@ from keyorder.streaming.progress import Waiting, waiting_of
 from keyorder.streaming.source.offsets import GATES_KEY, from_dict, start_of, to_dict, with_start
 from support.mutations import DEEP, JSON, mutated, texts
 
+pytestmark = pytest.mark.slow  # hundreds of examples for each reader
+
 SAVED = with_start({"t": {"0": 5, "1": 2**63 - 1}, "u": {"12": 0}}, {("t", 0): 1})
 REPORTED = {**SAVED, GATES_KEY: {"t": {"1": "origin 0"}}}
 LARGEST = 2**63 - 1

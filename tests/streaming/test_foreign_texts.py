@@ -12,6 +12,8 @@ from keyorder.streaming.sink.markers import Marker, decode_marker, encode_marker
 from keyorder.streaming.source.offsets import parse_offsets, parse_offsets_and_words, parse_partitions
 from support.mutations import DEEP, bytes_of, texts
 
+pytestmark = pytest.mark.slow  # hundreds of examples for each reader
+
 LARGEST = 2**63 - 1
 NUMBERS: st.SearchStrategy[Any] = st.one_of(
     st.integers(-3, 10),

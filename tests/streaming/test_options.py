@@ -169,6 +169,7 @@ def test_offsets_have_sparks_shape_and_one_text() -> None:
     assert parse_partitions("o", '{"t":[1,0]}') == (("t", 0), ("t", 1))
 
 
+@pytest.mark.slow
 def test_the_pure_parts_need_no_spark() -> None:
     """Nor does planning or reading: only the classes that Spark asks for do."""
     modules = ", ".join(f"keyorder.streaming.source.{name}" for name in ("driver", "reading", "batch"))

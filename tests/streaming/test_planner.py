@@ -83,6 +83,7 @@ def test_every_batch_keeps_order_and_everything_arrives(
     assert arrived == sum(record is not None for log in world.logs for record in log)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(COUNTS, st.integers(0, 10**9))
 def test_without_a_limit_it_ends_where_the_dumb_planner_ends(counts: list[int], seed: int) -> None:
@@ -104,6 +105,7 @@ def test_without_a_limit_it_ends_where_the_dumb_planner_ends(counts: list[int], 
     assert {g.partition: {(q, needed) for q, needed, _ in g.blockers} for g in planned.closed} == waiting
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(COUNTS, st.integers(0, 10**9), st.sampled_from([None, 1, 3]))
 def test_available_now_ends_at_its_targets(counts: list[int], seed: int, limit: int | None) -> None:

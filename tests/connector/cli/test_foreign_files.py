@@ -18,6 +18,8 @@ from keyorder.connector.topology.scaling_policy import load_policies
 from keyorder.partitioner.errors import ConfigError, KeyorderError
 from support.mutations import DEEP, JSON, bytes_of, changed, mutated, refused, texts
 
+pytestmark = pytest.mark.slow  # hundreds of examples for each reader
+
 NEARLY = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 PROPERTIES = r"""# by hand
 bootstrap.servers = localhost:9092

@@ -19,6 +19,8 @@ from keyorder.connector.connect.runtime.offsets import FileOffsetStore
 from keyorder.partitioner.errors import ConfigError
 from support.mutations import refused
 
+pytestmark = pytest.mark.slow  # hundreds of examples for each reader
+
 AVRO = {
     "type": "record",
     "name": "Order",

@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
 def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
     """A running repository, named by the environment, and an empty cache."""
     server = Repository()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     monkeypatch.setenv("KEYORDER_MAVEN_URL", server.url + "/")
     monkeypatch.setenv("KEYORDER_CACHE_DIR", str(tmp_path / "cache"))

@@ -105,6 +105,7 @@ def test_figures_as_families_and_the_page_lists_them_all() -> None:
     assert 'client="g-' not in generate_latest(registry).decode()
 
 
+@pytest.mark.slow
 def test_a_port_is_shared_and_given_back() -> None:
     """By the clients of a process; with the last of them it is free again, closed or dropped."""
     port = free_port()

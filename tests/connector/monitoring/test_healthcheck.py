@@ -45,7 +45,7 @@ def answering(status: int, token: str | None = None) -> Iterator[int]:
         def log_message(self, *_: object) -> None: ...
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield server.server_port
         server.shutdown()

@@ -17,6 +17,8 @@ from keyorder.connector.verify.events import Kind, Value, encode_value
 from keyorder.connector.verify.topology import Segment, locate
 from support.histories import RUN, Case, Ev, Rec, good
 
+pytestmark = pytest.mark.slow  # some thousand histories in all
+
 GOOD_HISTORIES = 1_000
 TIMES = 12  # good histories that each mutant is seeded into
 FAR = 10_000  # an offset that no record has

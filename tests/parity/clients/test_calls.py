@@ -465,6 +465,7 @@ print(json.dumps(came))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [OrderedProducer, OrderedConsumer])
 def test_an_interrupt_in_poll_is_a_keyboard_interrupt(kind: Any) -> None:
     """Also when it comes right before the library calls back: its own client raises SystemError then."""

@@ -273,6 +273,7 @@ def test_a_constant_load_comes_to_rest(layout: Layout, policy: Policy, keys: lis
     assert falling == sorted(falling) or counts[0] < below, counts
 
 
+@pytest.mark.slow
 @given(st.data(), layouts(), policies(), st.lists(st.floats(0, 200), min_size=1, max_size=30))
 def test_changes_keep_their_distance(data: st.DataObject, layout: Layout, policy: Policy, pauses: list[float]) -> None:
     """Under any loads at any times two changes lie a cool-down apart."""

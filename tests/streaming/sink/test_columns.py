@@ -155,6 +155,7 @@ def test_versions_grow_with_rows_tasks_and_batches_and_never_overflow() -> None:
             versions(*part, 1)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.fixed_dictionaries(
