@@ -7,15 +7,19 @@ from typing import Any
 
 from ...partitioner.errors import TopicNotFoundError, UnmanagedTopicError
 from ...partitioner.writers.sending import TopicSending
-from ..admin import TopicAdmin
 from ..config import connection_of
 from ..control.control_topics import ensure
+from ..control.rights import require_controller
 from ..metadata import TopicIdentity, identify, is_compacted, patiently
+from ..operations.adopting import Adoption
 from ..refusals import ClusterAdmin
 from .held_record import Record
 from .log_starts import LogStarts
 from .tombstoning import MoveTombstones
 from .writer_session import WriterSession
+
+# Seconds that an adoption may take.
+_ADOPTION = 30.0
 
 
 class TopicRegistration:
@@ -52,13 +56,20 @@ class TopicRegistration:
         except UnmanagedTopicError:
             if not self._session.settings.adopt:
                 raise
-            TopicAdmin(connection_of(self._config)).adopt(topic)
+            self._adopt(topic)
             sending = self._session.admit(topic)
         sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
         if self._tombstones.clears(topic):
             self._log_starts.follow(topic, lambda: sending.timeline.highest_count)
         self._topics[topic] = sending
         return sending
+
+    def _adopt(self, topic: str) -> None:
+        """As TopicAdmin.adopt, which describes the topic too: half of its time."""
+        config = connection_of(self._config)
+        admin = ClusterAdmin(config)
+        require_controller(admin, self._bootstrap)
+        Adoption(config, admin, topic).run(_ADOPTION)
 
     def _look_up(self, topic: str) -> TopicIdentity:
         """See that the topic and the control topics are there, through a client that knows no dead broker yet."""

@@ -77,6 +77,9 @@ class ControlRecords(Protocol):
     def reached(self, look: Look) -> bool:
         """Whether everything below the look's ends was taken."""
 
+    def wake(self) -> None:
+        """Let `poll` return now. Any thread."""
+
     def close(self) -> None:
         """Nothing more comes."""
 
@@ -176,7 +179,7 @@ class WriterSession(threading.Thread):
         self._refused: dict[str, KeyorderError] = {}
         self._look: tuple[Look, int] | None = None
         self._checked: Look | None = None
-        self._stopping = Event()
+        self._stopping, self._stirred = Event(), Event()
         self._let_go = False
         self._slot = writer_slot(writer.writer_id, settings.transactional_id)
         self._lease_prefix = b":" + writer.writer_id.encode()
@@ -187,7 +190,7 @@ class WriterSession(threading.Thread):
         if answered is None or answered.is_set():
             self._refused.pop(topic, None)
             answered = self._waiting[topic] = Event()
-            self._told.append(events.Wanted(topic))
+            self._tell(events.Wanted(topic))
         return answered
 
     def admit(self, topic: str) -> TopicSending[Any]:
@@ -219,12 +222,19 @@ class WriterSession(threading.Thread):
 
     def took_id(self, log_end: int) -> None:
         """The writer holds its transactional id. log_end: from before it took it."""
-        self._told.append(events.TookId(log_end))
+        self._tell(events.TookId(log_end))
         self._may_join = True
+
+    def _tell(self, event: events.Event) -> None:
+        """Have the thread tell the writer, and not only when it looks the next time."""
+        self._told.append(event)
+        self._stirred.set()
+        self._reader.wake()
 
     def stop(self, timeout: float) -> None:
         """End the lease. To be called with nothing in flight. Returns after `timeout` seconds at most."""
         self._stopping.set()
+        self._stirred.set()
         for answered in list(self._waiting.values()):
             answered.set()
         if threading.current_thread() is not self:
@@ -234,6 +244,7 @@ class WriterSession(threading.Thread):
         """Nobody uses this writer any more: deliver what the client library has, for a moment, and end. Does not wait."""
         self._let_go = True
         self._stopping.set()
+        self._stirred.set()
 
     def run(self) -> None:
         """The thread. An error that order cannot survive stops the producer, and every waiter hears of it."""
@@ -275,7 +286,8 @@ class WriterSession(threading.Thread):
         with self._lock:
             idle, topics, patience = writer.idle, writer.wanted, writer.patience
         if idle:
-            self._stopping.wait(_IDLE if wait else 0.0)
+            self._stirred.wait(_IDLE if wait else 0.0)
+            self._stirred.clear()
             return
         self._reader.add([self._slot, *(timeline_slot(topic) for topic in topics)])
         for message in self._reader.poll(patience if wait else 0.0):

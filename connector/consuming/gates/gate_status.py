@@ -14,7 +14,7 @@ from ...messages import Place
 from ..assignment import Assignment
 from ..partition_state import PartitionState
 from .gating import Gatekeeper
-from .origins import PATIENCE, OriginWatch
+from .origins import PATIENCE, SELDOM, SHARE, OriginWatch
 from .positions import GroupPositions
 
 
@@ -62,11 +62,13 @@ class GateStatus:
         self._explain_at = 0.0
 
     def explain(self) -> None:
-        """Once a second: look at the origins of gates that stay closed, and log what does not pass by itself."""
+        """Once a second: look at the origins of gates that stay closed, and log what does not pass by itself.
+
+        Less often where that takes long: hundreds of closed gates cost no core.
+        """
         now = clock.now()
         if now < self._explain_at:
             return
-        self._explain_at = now + PATIENCE
         watched: set[Place] = set()
         for place, since, _, _, blockers in self._waiting():
             for q, needed in blockers:
@@ -77,6 +79,7 @@ class GateStatus:
         self._origins.watch(watched)
         if not self._gates.busy:
             self._progress.clear()
+        self._explain_at = now + min(max(PATIENCE, SHARE * (clock.now() - now)), SELDOM)
 
     def closed(self) -> Iterator[Gate]:
         """Each closed gate, origin by origin."""

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 
 from ....partitioner.errors import PeerError
 from ....partitioner.gates.waits import Reason
+from ... import clock
 from ...admin_link import AdminLink
 from ...link import ClusterLink
 from ...messages import Place
@@ -23,6 +24,8 @@ PATIENCE = 1.0
 # From when on a closed gate is told of although it opens by itself.
 LONG_S = 10.0
 _EVERY, _TIMEOUT = 1.0, 5.0
+# The wait between two looks is so many times what one took, up to a limit in seconds: hundreds of origins cost no core.
+SHARE, SELDOM = 200.0, 5.0
 _LOG = logging.getLogger("keyorder.gates")
 
 
@@ -37,7 +40,7 @@ class OriginLook:
 
 
 class OriginWatch(BackgroundThread):
-    """Looks at the origins that somebody has waited for, about once a second."""
+    """Looks at the origins that somebody has waited for: each second, or less often where a look takes long."""
 
     def __init__(self, link: ClusterLink, group: str) -> None:
         super().__init__("keyorder-origins")
@@ -91,14 +94,15 @@ class OriginWatch(BackgroundThread):
                 if self._stopping:
                     return
                 places = self._watched
+            began = clock.now()
             try:
                 looks = self._look(places)
             except PeerError:
                 looks = {}  # the reasons that need a look are not given; the next one may succeed
             with self._wake:
                 self._looks = {place: look for place, look in looks.items() if place in self._watched}
-                if not self._stopping:
-                    self._wake.wait(_EVERY)
+                if not self._stopping and self._watched <= places:
+                    self._wake.wait(min(max(_EVERY, SHARE * (clock.now() - began)), SELDOM))
 
     def _look(self, places: frozenset[Place]) -> dict[Place, OriginLook]:
         owners, offsets = owners_of(self._link.admin, self._group), self._link.offsets
