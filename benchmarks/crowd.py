@@ -71,6 +71,9 @@ class _Share:
         """Left to the common reader's own fetches."""
         return []
 
+    def wake(self) -> None:
+        """The common thread comes round to this session by itself."""
+
     def reached(self, look: Look) -> bool:
         """Whether this session has been given everything below the look's ends."""
         return not self.queue and self._reader.reached(look)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not re-exported
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
@@ -19,17 +19,39 @@ _PATIENCE, _CLOSED = 120.0, 5.0
 _PER_PARTITION = 8
 
 
-def starts(bench: Bench, topics: int) -> tuple[Spread, Spread]:
-    """Seconds until a new group's one member has a record of each of so many topics: ours, and the stock client's."""
+def first_records(bench: Bench, topics: int) -> tuple[Spread, Spread]:
+    """Seconds until a new producer has sent a record to each of so many new topics: ours, which adopts them, and stock's."""
+
+    def run(client: Any) -> float:
+        names = _made(bench, topics)
+        began = clock.now()
+        with client(bench.config) as producer:
+            _send_one_each(producer, names)
+            return clock.now() - began
+
+    return _in_turns(lambda ours: run(OrderedProducer if ours else Producer), 1 if topics > 1 else bench.repeats)
+
+
+def _made(bench: Bench, topics: int) -> list[str]:
     names = [bench.topic("start") for _ in range(topics)]
     admin = AdminClient(bench.config)
     for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
         made.result(60)
+    return names
+
+
+def _send_one_each(producer: Any, names: list[str]) -> None:
+    for name in names:
+        producer.produce(name, b"v", b"k")
+    producer.flush(_PATIENCE)
+
+
+def starts(bench: Bench, topics: int) -> tuple[Spread, Spread]:
+    """Seconds until a new group's one member has a record of each of so many topics: ours, and the stock client's."""
+    names = _made(bench, topics)
     with OrderedProducer(bench.config) as producer:
-        for name in names:
-            producer.produce(name, b"v", b"k")
-        producer.flush(_PATIENCE)
-    return _in_turns(bench, lambda client: _read(bench, client, names, topics))
+        _send_one_each(producer, names)
+    return _in_turns(lambda ours: _read(bench, _reader(ours), names, topics), bench.repeats)
 
 
 def rereads(bench: Bench, partitions: int) -> tuple[Spread, Spread, Spread]:
@@ -40,12 +62,18 @@ def rereads(bench: Bench, partitions: int) -> tuple[Spread, Spread, Spread]:
     _fill(bench, topic, partitions)
     admin.expand(topic, partitions * 3 // 2, timeout=300.0)
     _fill(bench, topic, partitions)
-    ours, theirs = _in_turns(bench, lambda client: _read(bench, client, [topic], 2 * _PER_PARTITION * partitions))
+    ours, theirs = _in_turns(
+        lambda ours: _read(bench, _reader(ours), [topic], 2 * _PER_PARTITION * partitions), bench.repeats
+    )
     return ours, theirs, Spread.of([_closed(bench, topic) for _ in range(bench.repeats)])
 
 
-def _in_turns(bench: Bench, run: Callable[[Any], float]) -> tuple[Spread, Spread]:
-    times = [(run(OrderedConsumer), run(Consumer)) for _ in range(bench.repeats)]
+def _reader(ours: bool) -> Any:
+    return OrderedConsumer if ours else Consumer
+
+
+def _in_turns(run: Callable[[bool], float], repeats: int) -> tuple[Spread, Spread]:
+    times = [(run(True), run(False)) for _ in range(repeats)]
     return Spread.of([ours for ours, _ in times]), Spread.of([theirs for _, theirs in times])
 
 
