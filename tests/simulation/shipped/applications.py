@@ -234,6 +234,9 @@ class Member:
         """SIGKILL."""
         self.process.kill()
         self.over = True
+        raw: Any = None if self.consumer is None else self.consumer._raw
+        if raw is not None:
+            self.scenario.not_revoked(self.group, self.name, raw.members.going)
         self.scenario.record(Kind.CRASH, self.name, self.group)
 
 

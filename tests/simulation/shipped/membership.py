@@ -16,7 +16,10 @@ Callback = Callable[[Any, list[TopicPartition]], None]
 
 
 class Membership:
-    """round: raised by whatever makes answers that are on their way meaningless. polled_at: when the application was here."""
+    """round: raised by whatever makes answers that are on their way meaningless. polled_at: when the application was here.
+
+    going: what a callback that has not returned takes away.
+    """
 
     def __init__(self, client: Consumer) -> None:
         self._client = client
@@ -28,6 +31,7 @@ class Membership:
         self._cooperative = "cooperative" in str(get("partition.assignment.strategy", ""))
         self.member, self.generation = "", -1
         self.owned: set[Place] = set()
+        self.going: set[Place] = set()
         self._topics: list[str] = []
         self._callbacks: tuple[Callback | None, ...] = (None, None, None)
         self._link = Link(client.cluster, client.process)
@@ -183,13 +187,13 @@ class Membership:
         client = self._client
         self._scheduler.note("lost" if lost else "revoked", self.member, sorted(places))
         partitions = [TopicPartition(*place) for place in sorted(places)]
-        client.changed = False
+        client.changed, self.going = False, places
         callback = self._callbacks[2] if lost and self._callbacks[2] is not None else self._callbacks[1]
         try:
             if callback is not None:
                 callback(client, partitions)
         finally:
-            self.owned -= places
+            self.owned, self.going = self.owned - places, set()
         if not client.changed:
             if self._cooperative:
                 here = [p for p in partitions if (p.topic, p.partition) in client.fetchers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -163,15 +164,18 @@ class Scenario:
 
     def _refused(self, group: str, member: str, places: dict[Place, tuple[int, str]]) -> None:
         """A revocation whose commit the broker refuses was none: the member had lost its partitions."""
-        for place in places:
-            if place[0] != TOPIC:
-                continue
-            self._refusals.add((group, member.rsplit("-", 2)[0], place[1]))
-            for at in range(len(self._rows) - 1, -1, -1):
-                kind, actor, of, partition, offset, value = self._rows[at]
-                if of == group and partition == place[1] and member.startswith(f"{actor}-"):
+        name = member.rsplit("-", 2)[0]
+        self._refusals |= {(group, name, partition) for topic, partition in places if topic == TOPIC}
+        self.not_revoked(group, name, places)
+
+    def not_revoked(self, group: str, member: str, places: Iterable[Place]) -> None:
+        """Their last revocation counts as a loss: one that was cut short, too, has told nobody how far the member was."""
+        for topic, partition in places:
+            for at in range(len(self._rows) - 1, -1, -1) if topic == TOPIC else ():
+                kind, actor, of, which, offset, value = self._rows[at]
+                if (actor, of, which) == (member, group, partition):
                     if kind is Kind.REVOKE:
-                        self._rows[at] = (Kind.LOST, actor, of, partition, offset, value)
+                        self._rows[at] = (Kind.LOST, actor, of, which, offset, value)
                     if kind in (Kind.REVOKE, Kind.ASSIGN):
                         break
 
