@@ -96,25 +96,34 @@ class VersionTable:
 
     def turn(self, timeout: float) -> int:
         """Fold in what has arrived, waiting up to `timeout` seconds for the first record. Returns how many records."""
-        managed = self.view.timeline.newest.count if self.view.managed else 0
-        grown = self._log.discover(managed)
-        if self._keeper.failure is not None:
-            raise self._keeper.failure
-        self._take_view()
-        if self._chosen() != self.strategy or (grown and not self.view.managed):
-            # Losers by the old strategy may win by the new one; without a timeline a growth re-ranks every place.
-            self._rebuild()
+        self._keep_up()
         batch = self._log.poll(timeout)
         with self.lock:
             self._fetched = clock.now()
             self._folder.fold(batch, self.view)
         return len(batch)
 
+    def _keep_up(self) -> None:
+        """See partitions that were made since, and a timeline that has changed."""
+        grown = self._log.discover(self._count())
+        if self._keeper.failure is not None:
+            raise self._keeper.failure
+        self._take_view()
+        if self._chosen() != self.strategy or (grown and not self.view.managed):
+            # Losers by the old strategy may win by the new one; without a timeline a growth re-ranks every place.
+            self._rebuild()
+
+    def _count(self) -> int:
+        """How many partitions the timeline tells of."""
+        return self.view.timeline.newest.count if self.view.managed else 0
+
     def ends(self) -> dict[int, int]:
         """Where the topic ends now, with the timeline read to its own end afterwards."""
         ends = self._log.ends()
         self._refresh(clock.now())
-        return ends
+        count = self._count()
+        # Made meanwhile, or the broker that was asked had not heard of them.
+        return ends if count <= len(ends) else self._log.ends(count)
 
     def reached(self, ends: Mapping[int, int]) -> bool:
         """Whether everything below `ends` is folded in."""
@@ -122,6 +131,7 @@ class VersionTable:
 
     def read_to(self, ends: Mapping[int, int], progress: Progress | None = None) -> None:
         """Fold everything below `ends`. progress: called with (offsets passed, offsets in all)."""
+        self._keep_up()
         begun = dict(self._log.positions)
         total = sum(max(0, end - begun.get(p, 0)) for p, end in ends.items())
 

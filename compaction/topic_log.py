@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000
 _BATCH_ROWS = 100_000
-_DISCOVERY_S = 10.0
+_DISCOVERY_S, _PATIENCE = 10.0, 30.0
 _OVERTAKEN = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
 
 
@@ -57,7 +57,7 @@ class TopicLog:
         self._consumer = Consumer({**connection_of(config), **REFILL, "fetch.wait.max.ms": 100, **theirs, **owned})
         self._discovered = clock.now()
         self.positions: dict[int, int] = {}
-        self.bytes = 0
+        self._wanted = 0  # so many partitions there are, by the last look at the ends
 
     @property
     def partitions(self) -> int:
@@ -101,7 +101,7 @@ class TopicLog:
         except ImportError:
             return
         starts = self._offsets.earliest([(self._topic, p) for p in ends])
-        ranges = [(p, max(self.positions[p], starts[self._topic, p]), end) for p, end in ends.items()]
+        ranges = [(p, max(self.positions.get(p, 0), starts[self._topic, p]), end) for p, end in ends.items()]
         self._consumer.unassign()
         try:
             with ArrowReader({**self._config, "fetch.wait.max.ms": 100}) as reader:
@@ -109,7 +109,7 @@ class TopicLog:
                 for batch, passed in self._read_ahead(reader, [p for p, start, end in ranges if end > start]):
                     if len(batch):
                         yield batch
-                    self.positions.update({p: max(self.positions[p], offset) for p, offset in passed.items()})
+                    self.positions.update({p: max(self.positions.get(p, 0), offset) for p, offset in passed.items()})
         except KafkaException as raised:
             if raised.args[0].code() not in _OVERTAKEN:
                 raise translate(raised.args[0], "read", f"topic {self._topic}", self._bootstrap) from raised
@@ -132,11 +132,15 @@ class TopicLog:
                     following = thread.submit(read)
                 yield batch, passed
 
-    def ends(self, timeout: float = 30.0) -> dict[int, int]:
-        """Where each partition ends now for this reader. Raises BrokerUnreachableError and its kin."""
-        places = [(self._topic, p) for p in list(self.positions)]
+    def ends(self, at_least: int = 0) -> dict[int, int]:
+        """Where each partition ends now for this reader, also one that is not read yet.
+
+        at_least: how many partitions there must be. Raises TopicNotFoundError, BrokerUnreachableError and its kin.
+        """
+        self._wanted = max(at_least, len(self._found()), self._wanted)
+        places = [(self._topic, p) for p in sorted({*self.positions, *range(self._wanted)})]
         ask = self._offsets.stable_ends if self._committed else self._offsets.high_watermarks
-        return {p: end for (_, p), end in ask(places, timeout).items()}
+        return {p: end for (_, p), end in ask(places, _PATIENCE).items()}
 
     def reached(self, ends: Mapping[int, int]) -> bool:
         """Whether everything below `ends` has been returned by `poll`."""
@@ -145,22 +149,26 @@ class TopicLog:
     def discover(self, at_least: int = 0) -> bool:
         """Take partitions in that have been made since, from their beginning; asks the cluster every ten seconds.
 
-        at_least: how many there must be by now; while fewer are read the cluster is asked at once. Returns whether the
-        count changed.
+        at_least: how many there must be by now; while fewer are read, or than `ends` has found, the cluster is asked at
+        once. Returns whether the count changed.
         """
         now = clock.now()
-        if self.partitions >= at_least and now - self._discovered < _DISCOVERY_S:
+        if self.partitions >= max(at_least, self._wanted) and now - self._discovered < _DISCOVERY_S:
             return False
         self._discovered = now
-        found = patiently(lambda: cluster_metadata(self._admin, self._bootstrap), 30.0).topics.get(self._topic)
-        if found is None:
-            raise TopicNotFoundError(self._topic)
-        new = [p for p in sorted(found.partitions) if p not in self.positions]
+        new = [p for p in sorted(self._found()) if p not in self.positions]
         if new:
             self.positions.update(dict.fromkeys(new, 0))
             with translated("read", f"topic {self._topic}", self._bootstrap):
                 self._consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in new])
         return bool(new)
+
+    def _found(self) -> Collection[int]:
+        """The partitions that the cluster has now."""
+        found = patiently(lambda: cluster_metadata(self._admin, self._bootstrap), _PATIENCE).topics.get(self._topic)
+        if found is None:
+            raise TopicNotFoundError(self._topic)
+        return found.partitions
 
     def tombstones_last_ms(self) -> int:
         """`delete.retention.ms` of the topic; Kafka's default where this user may not ask."""

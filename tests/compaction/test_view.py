@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.view import CompactedView
 from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
+from keyorder.partitioner.layout import Layout
 from support.cluster import KafkaUnderTest
+from support.holding import until
 
 HEADER = {"compaction.strategy": "header", "compaction.strategy.header": "v", "cleanup.policy": "compact"}
 QUICK = {**HEADER, "keyorder.view.age.ms": "200"}
@@ -94,6 +96,32 @@ def test_versions_of_a_key_in_two_partitions(kafka: KafkaUnderTest, topic_name: 
     with CompactedView(kafka.client_config(), topic_name) as fresh:
         assert dict(fresh.load().items()) == home
         assert fresh.counts.strays == 0
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("managed", [True, False])
+def test_a_load_reads_partitions_that_were_made_since_the_last_one(
+    kafka: KafkaUnderTest, topic_name: str, managed: bool, follows: bool
+) -> None:
+    """Nothing new lies in those it knows; the thread that follows has not looked for others yet."""
+    admin, stock = TopicAdmin(kafka.client_config()), kafka.admin()
+    stock.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(60)
+    if managed:
+        admin.adopt(topic_name, config={"keyorder.view.age.ms": "200"})
+    key = next(k for k in (f"k{i}" for i in range(99)) if Layout(1, 2).home(k.encode()) == 1)
+    with CompactedView({**kafka.client_config(), "compaction.strategy": "offset"}, topic_name) as view:
+        if follows:
+            view.follow()
+        assert not dict(view.load().items())
+        if managed:
+            admin.expand(topic_name, 2)
+        else:
+            stock.create_partitions([NewPartitions(topic_name, 2)])[topic_name].result(60)
+            until(lambda: len(stock.list_topics(topic_name).topics[topic_name].partitions) == 2)
+        producer = Producer(kafka.client_config())
+        producer.produce(topic_name, b"new", key, 1)
+        assert producer.flush(120) == 0
+        assert dict(view.load().items()) == {key.encode(): b"new"}
 
 
 @pytest.mark.kip("K280-01", "C-19")
