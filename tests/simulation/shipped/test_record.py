@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +34,26 @@ def test_runs_of_one_code_add_up(tmp_path: Path) -> None:
 def test_the_page_shows_the_record() -> None:
     """With the totals of every code."""
     assert record.page_of(record.load()) in record.PAGE.read_text()
+
+
+_LOADED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from simulation.shipped.install import install
+install("")
+from simulation.shipped.coverage import watch
+watch()
+from simulation.shipped.scenario import Scenario
+assert Scenario(5, None).run().good
+print(*(f for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))), sep="\\n")
+"""
+
+
+def test_the_digest_has_all_that_a_history_loads() -> None:
+    """A change of any of it begins a new line."""
+    command = [sys.executable, "-s", "-c", _LOADED, str(record.ROOT / "tests")]
+    files = subprocess.run(command, check=True, capture_output=True, text=True, env={"PYTHONHASHSEED": "0"}).stdout
+    loaded = [Path(line).resolve() for line in files.splitlines()]
+    own = [path for path in loaded if any(path.is_relative_to(record.ROOT / folder) for folder in record.DRIVEN)]
+    assert len(own) > 100
+    assert not [path for path in own if not record.is_driven(path)]
