@@ -371,6 +371,8 @@ class Writer(Generic[R]):
                 actions.append(Refused(topic, self.failures[topic]))
             elif timeline is None or timeline.released is not None:
                 del self._wanted[topic]
+                # Whoever asks again has it adopted, maybe: what was read before does not answer that.
+                self._looked = looked = looked - {topic}
                 released = None if timeline is None else timeline.released
                 actions.append(
                     Refused(

@@ -208,7 +208,19 @@ def test_a_topic_that_is_not_managed_is_refused_and_may_be_asked_for_again() -> 
     assert rig.writer.wanted == []
     rig.see(BASE)
     rig.step(events.Wanted(TOPIC))
-    assert events.Admitted(TOPIC) in rig.tick()
+    assert events.Admitted(TOPIC) in rig.look()
+
+
+def test_a_topic_that_is_asked_for_again_at_once_is_looked_at_again() -> None:
+    """The lease names it still; but what was read before it was refused says nothing of who has adopted it since."""
+    rig = joined(None)
+    (refused,) = rig.look()
+    assert isinstance(refused, events.Refused)
+    rig.step(events.Wanted(TOPIC))
+    (look,) = rig.tick()
+    assert isinstance(look, events.Look)
+    rig.see(BASE)
+    assert events.Admitted(TOPIC) in rig.step(events.Looked(look.number))
 
 
 def test_a_topic_that_the_lease_did_not_name_for_a_while_is_looked_at_again() -> None:

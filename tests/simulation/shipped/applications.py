@@ -159,7 +159,8 @@ class Member:
                 if habits.pauses and here().rng.random() < 0.05:
                     batch += self._pause(consumer)
                 taken += batch
-                if habits.commits == "batch" and batch:
+                again = self.scenario.calm and self.scenario.was_refused(self.group, self.name)
+                if habits.commits == "batch" and (batch or again):
                     consumer.commit(asynchronous=here().rng.random() < 0.5)
                 elif habits.commits == "late" and (len(taken) > 20 or here().rng.random() < 0.1):
                     taken.clear()

@@ -108,6 +108,7 @@ class Scenario:
         self.stuck: list[str] = []
         self.stacks = ""
         self._refusals: set[tuple[str, str, int]] = set()  # (group, member, partition) whose newest commit was refused
+        self._refused_members: set[tuple[str, str]] = set()
         self._names = 0
         self._operator: Process | None = None
         self._changing = False
@@ -165,6 +166,7 @@ class Scenario:
     def _refused(self, group: str, member: str, places: dict[Place, tuple[int, str]]) -> None:
         """A revocation whose commit the broker refuses was none: the member had lost its partitions."""
         name = member.rsplit("-", 2)[0]
+        self._refused_members.add((group, name))
         self._refusals |= {(group, name, partition) for topic, partition in places if topic == TOPIC}
         self.not_revoked(group, name, places)
 
@@ -178,6 +180,12 @@ class Scenario:
                         self._rows[at] = (Kind.LOST, actor, of, which, offset, value)
                     if kind in (Kind.REVOKE, Kind.ASSIGN):
                         break
+
+    def was_refused(self, group: str, member: str) -> bool:
+        """Whether a commit of this member was refused since this was asked: an application that cares commits again."""
+        refused = (group, member) in self._refused_members
+        self._refused_members.discard((group, member))
+        return refused
 
     def _ends_refused(self, group: str, member: str, partition: int) -> bool:
         """Whether the last commit before a revocation was refused, and was the application's own: it is not tried again.
