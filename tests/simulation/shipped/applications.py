@@ -135,6 +135,9 @@ class Member:
 
         return told
 
+    def _commits_again(self) -> bool:
+        return self.scenario.calm and self.scenario.take_refusal(self.group, self.name)
+
     def _seated(self) -> bool:
         """Whether the group counts it among its members."""
         seats = self.scenario.cluster.group(self.group).seats
@@ -159,8 +162,7 @@ class Member:
                 if habits.pauses and here().rng.random() < 0.05:
                     batch += self._pause(consumer)
                 taken += batch
-                again = self.scenario.calm and self.scenario.was_refused(self.group, self.name)
-                if habits.commits == "batch" and (batch or again):
+                if habits.commits == "batch" and (batch or self._commits_again()):
                     consumer.commit(asynchronous=here().rng.random() < 0.5)
                 elif habits.commits == "late" and (len(taken) > 20 or here().rng.random() < 0.1):
                     taken.clear()

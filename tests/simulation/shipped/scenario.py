@@ -172,8 +172,8 @@ class Scenario:
 
     def not_revoked(self, group: str, member: str, places: Iterable[Place]) -> None:
         """Their last revocation counts as a loss: one that was cut short, too, has told nobody how far the member was."""
-        for topic, partition in places:
-            for at in range(len(self._rows) - 1, -1, -1) if topic == TOPIC else ():
+        for partition in (partition for topic, partition in places if topic == TOPIC):
+            for at in reversed(range(len(self._rows))):
                 kind, actor, of, which, offset, value = self._rows[at]
                 if (actor, of, which) == (member, group, partition):
                     if kind is Kind.REVOKE:
@@ -181,8 +181,8 @@ class Scenario:
                     if kind in (Kind.REVOKE, Kind.ASSIGN):
                         break
 
-    def was_refused(self, group: str, member: str) -> bool:
-        """Whether a commit of this member was refused since this was asked: an application that cares commits again."""
+    def take_refusal(self, group: str, member: str) -> bool:
+        """Whether a commit of this member was refused since the last call: an application that cares commits again."""
         refused = (group, member) in self._refused_members
         self._refused_members.discard((group, member))
         return refused
