@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -30,14 +29,14 @@ from tenacity import (
 
 from ..partitioner.errors import (
     BrokerUnreachableError,
-    KeyorderError,
     NotAuthorizedError,
     TopicNotFoundError,
 )
 from ..partitioner.errors.roots import is_passing
+from ..partitioner.timeline import TopicIdentity
 from . import clock
 from .attempts import Attempts
-from .kafka_errors import translate, translated
+from .kafka_errors import LOGIN_REFUSED, translate, translated
 from .refusals import explained, unknown_hosts
 
 T = TypeVar("T")
@@ -54,15 +53,6 @@ _OF_NEW_TOPICS = {
     KafkaError.INVALID_PARTITIONS,
     KafkaError.INVALID_REPLICATION_FACTOR,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TopicIdentity:
-    """Which topic of which cluster this is, and how many partitions it physically has."""
-
-    topic_id: str
-    cluster_id: str
-    partitions: int
 
 
 def cluster_metadata(
@@ -261,23 +251,51 @@ def known_to_controller(admin: AdminClient, topic: str, timeout: float = _PATIEN
     return False
 
 
-def topic_ids(
+def identities(
     admin: AdminClient, topics: Collection[str], bootstrap_servers: str, timeout: float
-) -> dict[str, str | KeyorderError]:
-    """The ids of several topics, in one request for all; of each that cannot be told, why.
+) -> dict[str, TopicIdentity]:
+    """The identities of these topics; without those that are not there, or that this user may not see.
 
-    Asked once, of the broker that the client knows: look at the cluster before. Raises BrokerUnreachableError.
+    One request for all, and one for the cluster's id at the same time: a list of the whole cluster grows with what others
+    have in it. Asked once, of the broker that the client knows. Where that one is away the client looks for another one,
+    for whoever asks again. Raises BrokerUnreachableError, NotAuthorizedError, KafkaOperationError.
     """
-    found: dict[str, str | KeyorderError] = {}
-    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout) if topics else {}
-    for topic, future in asked.items():
-        try:
-            found[topic] = str(future.result(timeout + 1).topic_id)
-        except KafkaException as raised:
-            found[topic] = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
-        except FutureTimeout as raised:
-            raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
-    return found
+    if not topics:
+        return {}
+    asked = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=timeout)
+    cluster = admin.describe_cluster(request_timeout=timeout)
+    try:
+        seen = {topic: _described_once(future, topic, bootstrap_servers, timeout) for topic, future in asked.items()}
+        cluster_id = str(_once(cluster, "the cluster", bootstrap_servers, timeout).cluster_id)
+    except BrokerUnreachableError:
+        with suppress(KafkaException):
+            admin.list_topics(timeout=timeout)
+        raise
+    return {
+        topic: TopicIdentity(str(found.topic_id), cluster_id, len(found.partitions))
+        for topic, found in seen.items()
+        if found is not None
+    }
+
+
+def _described_once(
+    asked: Future[TopicDescription], topic: str, bootstrap_servers: str, timeout: float
+) -> TopicDescription | None:
+    try:
+        return _once(asked, f"topic {topic}", bootstrap_servers, timeout)
+    except (TopicNotFoundError, NotAuthorizedError) as error:
+        if isinstance(error.__cause__, KafkaException) and error.__cause__.args[0].code() in LOGIN_REFUSED:
+            raise
+        return None
+
+
+def _once(asked: Future[T], resource: str, bootstrap_servers: str, timeout: float) -> T:
+    try:
+        return asked.result(timeout + 1)
+    except KafkaException as raised:
+        raise translate(raised.args[0], "describe", resource, bootstrap_servers) from raised
+    except FutureTimeout as raised:
+        raise BrokerUnreachableError(bootstrap_servers, f"describe {resource}") from raised
 
 
 def partition_counts(
@@ -294,17 +312,8 @@ def partition_counts(
 
     def ask() -> dict[str, int]:
         asked = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=seconds)
-        found = {}
-        for topic, future in asked.items():
-            try:
-                found[topic] = len(future.result(seconds + 1).partitions)
-            except KafkaException as raised:
-                typed = translate(raised.args[0], "describe", f"topic {topic}", bootstrap_servers)
-                if not isinstance(typed, TopicNotFoundError | NotAuthorizedError):
-                    raise typed from raised
-            except FutureTimeout as raised:
-                raise BrokerUnreachableError(bootstrap_servers, f"describe topic {topic}") from raised
-        return found
+        seen = {topic: _described_once(future, topic, bootstrap_servers, seconds) for topic, future in asked.items()}
+        return {topic: len(found.partitions) for topic, found in seen.items() if found is not None}
 
     return patiently(ask, timeout, lambda _: _look_again(admin))
 

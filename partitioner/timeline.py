@@ -32,6 +32,15 @@ _RELEASED = "keyorder.released"
 
 
 @dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """Which topic of which cluster this is, and how many partitions it physically has."""
+
+    topic_id: str
+    cluster_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """All that the control topic says about one topic.
 

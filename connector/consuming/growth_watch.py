@@ -22,6 +22,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from ...partitioner.errors import KeyorderError
+from ..metadata import partition_counts
 from .background import BackgroundThread
 from .starting import Starter
 
@@ -75,10 +76,11 @@ class GrowthWatch(BackgroundThread):
 
     def _ask(self, topics: frozenset[str]) -> Counts | None:
         """What another client sees: the counts of these topics, of all if one is a pattern; None where nobody can say now."""
+        link = self._starter.link
         try:
             if _whole(topics):
-                return _all_of(self._starter.link.admin.client.list_topics(timeout=_TIMEOUT))
-            found, _ = self._starter.counts(topics, _TIMEOUT)
+                return _all_of(link.admin.client.list_topics(timeout=_TIMEOUT))
+            found = partition_counts(link.admin.client, topics, link.servers, _TIMEOUT)
         except (KafkaException, KeyorderError):
             return None
         return {topic: found.get(topic) for topic in topics}

@@ -144,14 +144,21 @@ class Membership:
         if self._fetching.whole and self.owned:
             # The whole assignment anew, and nothing was revoked in between: what is left of the last one is lost.
             self._lose([TopicPartition(*place) for place in self.owned])
+        awaited: set[str] = set()
         for place in partitions:
-            self._assignment.own((place.topic, place.partition))
-            self.starts.add(place.topic)
+            self._own((place.topic, place.partition), awaited)
         self._callbacks.tell("on_assign", partitions)
         if self.overlooked is not None:
             named = {topic for topic in self._subscribed if not topic.startswith("^")}
             self.overlooked.look(named | self._assignment.topics())
         self.rebalancing = False
+
+    def _own(self, place: Place, awaited: set[str]) -> None:
+        """awaited: the topics whose starts this assignment awaits. Not all at its end: an exception may come at any line."""
+        self._assignment.own(place)
+        if place[0] not in awaited:
+            self.starts.add(place[0])
+            awaited.add(place[0])
 
     def revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
         """Flush, commit what was processed, forget. No commit is on its way when this returns."""
@@ -214,11 +221,11 @@ class Membership:
         if not self._callbacks.telling:
             self._fetching.by_hand()
             self.unassign([TopicPartition(*place) for place in self.owned if replace or place in places])
+        awaited: set[str] = set()
         for place in partitions:
             key = (place.topic, place.partition)
             if not self._callbacks.telling:
-                self._assignment.own(key)
-                self.starts.add(place.topic)
+                self._own(key, awaited)
             owned = self.owned.get(key)
             if owned is not None:
                 owned.fetch.assigned_as = with_words(*key, place.offset, place.metadata, place.leader_epoch)

@@ -8,7 +8,6 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tenacity import RetryError, retry_if_result, stop_after_delay, wait_fixed
 
-from ...partitioner.errors import KeyorderError
 from ...partitioner.gates.starts import (
     Commit,
     ahead_of,
@@ -16,14 +15,14 @@ from ...partitioner.gates.starts import (
     metadata_of,
     note_of,
 )
-from ...partitioner.timeline import Timeline
+from ...partitioner.timeline import TopicIdentity
 from ..attempts import Attempts
-from ..kafka_errors import translate, translate_of_known, translated
+from ..kafka_errors import translate, translate_of_known
 from ..link import ClusterLink
 from ..messages import Place
-from ..metadata import topic_ids
+from ..metadata import identities
 
-_TIMEOUT = 10.0
+_TIMEOUT, _SOON = 10.0, 2.0
 
 
 class Starter:
@@ -35,39 +34,18 @@ class Starter:
         self.link, self._committed_only = link, committed_only
         self._raw, self._group, self._bootstrap, self._from_latest = raw, group, link.servers, from_latest
 
-    def counts(self, topics: Collection[str], timeout: float = 2.0) -> tuple[dict[str, int], str]:
-        """How many partitions these topics physically have, and the cluster's id.
+    def identities(self, topics: Collection[str]) -> dict[str, TopicIdentity]:
+        """Which topics these are, and how many partitions they physically have.
 
         Topics that are not there, or may not be seen, are absent. Not asked through the consumer: that call has been seen not to
-        return while the group rebalances. Of all topics: an admin client's list_topics(topic) makes the topic, on a broker that
-        creates topics by itself. Raises BrokerUnreachableError and kin.
+        return while the group rebalances. Not patient: whoever polls has other things to do, and asks again.
+        Raises BrokerUnreachableError and kin.
         """
-        with translated("list", "topics", self._bootstrap):
-            cluster = self.link.admin.client.list_topics(timeout=timeout)
-        listed = cluster.topics
-        counts = {t: len(listed[t].partitions) for t in topics if t in listed and listed[t].error is None}
-        return counts, str(cluster.cluster_id)
+        return identities(self.link.admin.client, topics, self._bootstrap, _SOON)
 
     def listed(self, topic: str, timeout: float) -> Any:
         """As Consumer.list_topics of one topic: a look that does not make it. Raises Kafka's own."""
         return self.link.offsets.listed(topic, timeout)
-
-    def misidentified(self, timelines: Collection[Timeline], cluster_id: str) -> dict[str, KeyorderError]:
-        """By topic, why its timeline is that of another topic of this name, or that it is not there.
-
-        Not patient: whoever polls has other things to do, and asks again. Raises BrokerUnreachableError.
-        """
-        wrong: dict[str, KeyorderError] = {}
-        found = topic_ids(self.link.admin.client, [t.topic for t in timelines], self._bootstrap, timeout=2.0)
-        for timeline in timelines:
-            topic_id = found[timeline.topic]
-            try:
-                if isinstance(topic_id, KeyorderError):
-                    raise topic_id
-                timeline.check_identity(topic_id, cluster_id)
-            except KeyorderError as error:
-                wrong[timeline.topic] = error
-        return wrong
 
     def committed(self, partitions: Iterable[Place]) -> dict[str, dict[int, Commit]]:
         """The group's commits, by topic and partition; partitions without one are absent.

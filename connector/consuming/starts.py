@@ -13,16 +13,14 @@ from ...partitioner.gates.start_events import (
     Assigned,
     Begin,
     Begun,
-    CheckIdentity,
     CommitsRead,
     CommitStarts,
     Committed,
-    Counted,
-    CountPartitions,
     Event,
     Failed,
     Follow,
     Identified,
+    Identify,
     Kept,
     LogsRead,
     Look,
@@ -129,11 +127,8 @@ class Starts:
         match request:
             case Look(since, wait):
                 return Looked(self._views(self._seen(since, wait)))
-            case CountPartitions(topics):
-                counts, cluster_id = self._starter.counts(topics)
-                return Counted(counts, cluster_id, self._views(topics))
-            case CheckIdentity(timelines, cluster_id):
-                return Identified(self._starter.misidentified(timelines, cluster_id))
+            case Identify(topics):
+                return Identified(self._starter.identities(topics), self._views(topics))
             case ReadCommits(partitions):
                 commits = self._starter.committed((topic, p) for topic, some in partitions.items() for p in some)
                 waived = {topic: self._assignment.views.waived(topic) for topic in partitions}

@@ -6,11 +6,12 @@ import threading
 from typing import Any
 
 from ...partitioner.errors import TopicNotFoundError, UnmanagedTopicError
+from ...partitioner.timeline import TopicIdentity
 from ...partitioner.writers.sending import TopicSending
 from ..config import connection_of
 from ..control.control_topics import ensure
 from ..control.rights import require_controller
-from ..metadata import TopicIdentity, identify, is_compacted, patiently
+from ..metadata import identify, is_compacted, patiently
 from ..operations.adopting import Adoption
 from ..refusals import ClusterAdmin
 from .held_record import Record

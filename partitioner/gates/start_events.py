@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from ..errors import KeyorderError
-from ..timeline import Timeline
+from ..timeline import Timeline, TopicIdentity
 from .gate_state import Place
 from .starts import Commit, Start
 
@@ -85,19 +85,11 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """counts: how many partitions each topic has; one that is not there, or may not be seen, is absent."""
-
-    counts: Mapping[str, int]
-    cluster_id: str
-    views: Mapping[str, KnownTopic]
-
-
-@dataclass(frozen=True, slots=True)
 class Identified:
-    """errors: by topic, why its timeline is that of another topic of this name, or that it is not there."""
+    """found: which topics these are; one that is not there, or may not be seen, is absent."""
 
-    errors: Mapping[str, KeyorderError]
+    found: Mapping[str, TopicIdentity]
+    views: Mapping[str, KnownTopic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +135,10 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class CountPartitions:
-    """Ask the cluster: Counted."""
+class Identify:
+    """Ask the cluster which topics these are, and how many partitions they have: Identified."""
 
     topics: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckIdentity:
-    """Compare the ids of topics and cluster with what these timelines say: Identified."""
-
-    timelines: list[Timeline]
-    cluster_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +208,7 @@ class Warn:
     error: KeyorderError
 
 
-Answer = Looked | Counted | Identified | CommitsRead | LogsRead | Committed | Begun | Failed
+Answer = Looked | Identified | CommitsRead | LogsRead | Committed | Begun | Failed
 Event = Assigned | Kept | Turn | Answer
-Request = Look | CountPartitions | CheckIdentity | ReadCommits | ReadLogs | CommitStarts | Begin[P]
+Request = Look | Identify | ReadCommits | ReadLogs | CommitStarts | Begin[P]
 Action = Request[P] | Follow | NoteCount | Stop | Warn

@@ -25,16 +25,14 @@ from .start_events import (
     Assigned,
     Begin,
     Begun,
-    CheckIdentity,
     CommitsRead,
     CommitStarts,
     Committed,
-    Counted,
-    CountPartitions,
     Event,
     Failed,
     Follow,
     Identified,
+    Identify,
     Kept,
     Logs,
     LogsRead,
@@ -61,7 +59,7 @@ from .starts import (
     state_of,
 )
 
-_REQUESTS = Look, CountPartitions, CheckIdentity, ReadCommits, ReadLogs, CommitStarts, Begin
+_REQUESTS = Look, Identify, ReadCommits, ReadLogs, CommitStarts, Begin
 _RETRY = 0.02
 _BACKLOG = 1_000
 _FAILED_RETRY = 0.5
@@ -140,7 +138,7 @@ class StartMachine(Generic[P]):
             Kept: self._on_kept,
             Turn: self._on_turn,
             Failed: self._on_failed,
-            **dict.fromkeys((Looked, Counted, Identified, CommitsRead, LogsRead, Committed, Begun), self._go_on),
+            **dict.fromkeys((Looked, Identified, CommitsRead, LogsRead, Committed, Begun), self._go_on),
         }
 
     def step(self, event: Event, now: float) -> list[Action[P]]:
@@ -270,15 +268,15 @@ class StartMachine(Generic[P]):
         attempt.topics = [topic for topic in attempt.topics if topic in attempt.fresh]
         if not attempt.topics:
             return
-        yield from self._count(attempt)
+        yield from self._identify(attempt)
         if attempt.topics:
             yield from self._make_groups(attempt)
         if attempt.topics:
             yield from self._begin(attempt)
 
-    def _count(self, attempt: _Attempt[P]) -> _Steps[P]:
+    def _identify(self, attempt: _Attempt[P]) -> _Steps[P]:
         """How many partitions there are, whether they are those that the timelines mean, and what is committed on them."""
-        counted: Counted = yield CountPartitions(attempt.topics)
+        identified: Identified = yield Identify(attempt.topics)
         for topic in attempt.topics:
             attempt.owned[topic], attempt.new[topic] = set(), []
         for each in self._owned.values():
@@ -287,19 +285,19 @@ class StartMachine(Generic[P]):
                 if not each.started:
                     attempt.new[each.topic].append(each)
         for topic in list(attempt.topics):
-            if topic in counted.counts:
-                attempt.counts[topic] = max(counted.counts[topic], 1 + max(attempt.owned[topic], default=0))
+            view, found = identified.views[topic], identified.found.get(topic)
+            if found is not None:
+                attempt.counts[topic] = max(found.partitions, 1 + max(attempt.owned[topic], default=0))
                 yield NoteCount(topic, attempt.counts[topic])
+                if view.managed:
+                    with attempt.of(topic):
+                        view.timeline.check_identity(found.topic_id, found.cluster_id)
             elif self._now - self._waiting[topic] >= self._terms.propagation:
                 attempt.refuse({topic: TopicNotFoundError(topic)})
             else:
                 # It may have been made just now: a broker hears of a new topic late.
                 self._again_at[topic] = self._now + _UNHEARD_RETRY
                 attempt.topics.remove(topic)
-        timelines = [counted.views[topic].timeline for topic in attempt.topics if counted.views[topic].managed]
-        if timelines:
-            identified: Identified = yield CheckIdentity(timelines, counted.cluster_id)
-            attempt.refuse(identified.errors)
         if attempt.topics:
             read: CommitsRead = yield ReadCommits({topic: range(attempt.counts[topic]) for topic in attempt.topics})
             attempt.waived = read.waived

@@ -23,7 +23,7 @@ from keyorder.partitioner.errors import (
     TopicNotFoundError,
 )
 from keyorder.partitioner.gates.starts import Commit
-from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.timeline import TopicIdentity
 
 SETTINGS, _ = consumer_settings({"bootstrap.servers": "localhost:1", "group.id": "g", "auto.offset.reset": "earliest"})
 TOPICS = [f"t{n}" for n in range(40)]
@@ -36,7 +36,7 @@ class _Starter:
         self.calls: list[str] = []
         self.bad: dict[str, KeyorderError] = {}
         self.missing: set[str] = set()
-        self.foreign: dict[str, KeyorderError] = {}
+        self.foreign: set[str] = set()
         self.commits: dict[str, dict[int, Commit]] = {}
 
     def _asked(self, what: str, topics: Iterable[str]) -> None:
@@ -45,12 +45,13 @@ class _Starter:
             if topic in self.bad:
                 raise self.bad[topic]
 
-    def counts(self, topics: Collection[str]) -> tuple[dict[str, int], str]:
-        self._asked("counts", ())
-        return {topic: 1 for topic in topics if topic not in self.missing}, "cluster"
-
-    def misidentified(self, timelines: Collection[Timeline], cluster_id: str) -> dict[str, KeyorderError]:
-        return {t.topic: self.foreign[t.topic] for t in timelines if t.topic in self.foreign}
+    def identities(self, topics: Collection[str]) -> dict[str, TopicIdentity]:
+        self._asked("identities", ())
+        seen = {topic: unmanaged(topic, 1) for topic in topics if topic not in self.missing}
+        return {
+            t: TopicIdentity("another" if t in self.foreign else of.topic_id, of.cluster_id, 1)
+            for t, of in seen.items()
+        }
 
     def committed(self, places: Iterable[Place]) -> dict[str, dict[int, Commit]]:
         topics = {topic for topic, _ in places}
@@ -121,7 +122,7 @@ def started(owned: Mapping[Place, PartitionState]) -> set[str]:
 def test_all_topics_are_asked_for_together() -> None:
     found, starter, stopped, owned = starts()
     found.find()
-    assert starter.calls == ["counts", "committed", "logs", "commit"]
+    assert starter.calls == ["identities", "committed", "logs", "commit"]
     assert started(owned) == set(TOPICS)
     assert {(each.fetched, each.commits.offset) for each in owned.values()} == {(3, 3)}
     assert not found.waiting
@@ -132,7 +133,7 @@ def test_what_is_wrong_with_one_topic_leaves_the_others_alone(later: Any) -> Non
     found, starter, stopped, owned = starts()
     starter.missing = {"t1"}
     later(SETTINGS.propagation)
-    starter.foreign = {"t2": IdentityMismatchError("t2", "topic id", "a", "b")}
+    starter.foreign = {"t2"}
     starter.commits = {"t3": {0: Commit(99, 0)}}  # its log ends at 9
     found.find()
     assert started(owned) == set(TOPICS) - {"t1", "t2", "t3"}
@@ -142,7 +143,7 @@ def test_what_is_wrong_with_one_topic_leaves_the_others_alone(later: Any) -> Non
         "t3": GroupResetError,
     }
     # The logs of new groups, and of the one that has a commit: no topic was asked for by itself.
-    assert starter.calls == ["counts", "committed", "logs", "commit", "logs"]
+    assert starter.calls == ["identities", "committed", "logs", "commit", "logs"]
 
 
 def test_a_topic_of_which_the_broker_has_not_heard_is_waited_for(later: Any) -> None:

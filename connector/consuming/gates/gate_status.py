@@ -14,7 +14,7 @@ from ...messages import Place
 from ..assignment import Assignment
 from ..partition_state import PartitionState
 from .gating import Gatekeeper
-from .origins import PATIENCE, SELDOM, SHARE, OriginWatch
+from .origins import PATIENCE, OriginWatch, wait_after
 from .positions import GroupPositions
 
 
@@ -79,7 +79,7 @@ class GateStatus:
         self._origins.watch(watched)
         if not self._gates.busy:
             self._progress.clear()
-        self._explain_at = now + min(max(PATIENCE, SHARE * (clock.now() - now)), SELDOM)
+        self._explain_at = now + wait_after(clock.now() - now, PATIENCE)
 
     def closed(self) -> Iterator[Gate]:
         """Each closed gate, origin by origin."""

@@ -24,9 +24,13 @@ PATIENCE = 1.0
 # From when on a closed gate is told of although it opens by itself.
 LONG_S = 10.0
 _EVERY, _TIMEOUT = 1.0, 5.0
-# The wait between two looks is so many times what one took, up to a limit in seconds: hundreds of origins cost no core.
-SHARE, SELDOM = 200.0, 5.0
+_SHARE, _SELDOM = 200.0, 5.0
 _LOG = logging.getLogger("keyorder.gates")
+
+
+def wait_after(took: float, least: float) -> float:
+    """Seconds until the next look when one took so many: hundreds of origins are to cost no core."""
+    return min(max(least, _SHARE * took), _SELDOM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class OriginWatch(BackgroundThread):
             with self._wake:
                 self._looks = {place: look for place, look in looks.items() if place in self._watched}
                 if not self._stopping and self._watched <= places:
-                    self._wake.wait(min(max(_EVERY, SHARE * (clock.now() - began)), SELDOM))
+                    self._wake.wait(wait_after(clock.now() - began, _EVERY))
 
     def _look(self, places: frozenset[Place]) -> dict[Place, OriginLook]:
         owners, offsets = owners_of(self._link.admin, self._group), self._link.offsets

@@ -18,16 +18,14 @@ from keyorder.partitioner.gates.start_events import (
     Assigned,
     Begin,
     Begun,
-    CheckIdentity,
     CommitsRead,
     CommitStarts,
     Committed,
-    Counted,
-    CountPartitions,
     Event,
     Failed,
     Follow,
     Identified,
+    Identify,
     Kept,
     LogsRead,
     Look,
@@ -41,7 +39,7 @@ from keyorder.partitioner.gates.start_events import (
 )
 from keyorder.partitioner.gates.start_machine import StartMachine, StartTerms
 from keyorder.partitioner.gates.starts import Commit, Start, resolved
-from keyorder.partitioner.timeline import Timeline
+from keyorder.partitioner.timeline import Timeline, TopicIdentity
 from support.dumb import timeline_of
 
 AWAY = BrokerUnreachableError("localhost:1", "away")
@@ -103,10 +101,10 @@ class World:
         match request:
             case Look():
                 return Looked(views if self.looks else {})
-            case CountPartitions():
-                return Counted({self.topic: self.known.timeline.highest_count}, "cluster", views)
-            case CheckIdentity():
-                return Identified({})
+            case Identify():
+                timeline = self.known.timeline
+                topic = TopicIdentity(timeline.topic_id, timeline.cluster_id, timeline.highest_count)
+                return Identified({self.topic: topic}, views)
             case ReadCommits():
                 return CommitsRead({self.topic: self.commits}, views, {self.topic: set()})
             case ReadLogs(at_least):
@@ -130,7 +128,7 @@ def test_a_new_group_is_made_by_one_commit_for_all_partitions() -> None:
     """By the owner of partition 0; the look behind its logs comes before the offsets are worked out."""
     world = World(plain(), 0)
     world.turn(1.0)
-    expected = ["Look", "CountPartitions", "CheckIdentity", "ReadCommits", "ReadLogs", "Look", "CommitStarts", "Begin"]
+    expected = ["Look", "Identify", "ReadCommits", "ReadLogs", "Look", "CommitStarts", "Begin"]
     assert world.asked == expected
     assert world.commits == {0: Commit(3, 0), 1: Commit(3, 0)}
     assert [(start.partition, start.offset) for start in world.begun] == [(0, 3)]
@@ -141,7 +139,7 @@ def test_who_does_not_own_partition_0_waits_for_the_group_to_be_made() -> None:
     """Nothing is committed, and it is tried again soon."""
     world = World(plain(), 1)
     world.turn(1.0)
-    assert world.asked == ["Look", "CountPartitions", "CheckIdentity", "ReadCommits"]
+    assert world.asked == ["Look", "Identify", "ReadCommits"]
     assert not world.machine.due(1.0)
     assert world.machine.due(1.1)
     world.commits = {0: Commit(5, 0), 1: Commit(7, 0)}
@@ -149,7 +147,7 @@ def test_who_does_not_own_partition_0_waits_for_the_group_to_be_made() -> None:
     assert [(start.partition, start.offset) for start in world.begun] == [(1, 7)]
 
 
-@pytest.mark.parametrize("request_", [Look, CountPartitions, CheckIdentity, ReadCommits, ReadLogs, CommitStarts, Begin])
+@pytest.mark.parametrize("request_", [Look, Identify, ReadCommits, ReadLogs, CommitStarts, Begin])
 def test_an_attempt_that_is_cut_short_is_made_again(request_: type[Any]) -> None:
     """Whatever it was waiting for: nothing counts as started before its Begin was answered."""
     world = World(plain(), 0)
@@ -160,7 +158,7 @@ def test_an_attempt_that_is_cut_short_is_made_again(request_: type[Any]) -> None
     assert not world.machine.waiting
 
 
-@pytest.mark.parametrize("request_", [Look, CountPartitions, CheckIdentity, ReadCommits, ReadLogs, CommitStarts, Begin])
+@pytest.mark.parametrize("request_", [Look, Identify, ReadCommits, ReadLogs, CommitStarts, Begin])
 def test_a_request_that_fails_for_a_moment_is_made_again(request_: type[Any]) -> None:
     """The application is told nothing."""
     world = World(plain(), 0)

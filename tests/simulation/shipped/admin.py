@@ -85,6 +85,10 @@ class AdminClient(Client):
 
         return {name: self._ask(lambda name=name: describe(name), request_timeout) for name in topics.topic_names}
 
+    def describe_cluster(self, include_authorized_operations: bool = False, request_timeout: float = 60.0) -> Future:
+        """As the real one."""
+        return self._ask(lambda: SimpleNamespace(cluster_id="simulated"), request_timeout)
+
     def describe_configs(self, resources: list[Any], request_timeout: float = 60.0, **_: Any) -> dict[Any, Future]:
         """As the real one."""
 
