@@ -29,6 +29,7 @@ from tenacity import (
 
 from ..partitioner.errors import (
     BrokerUnreachableError,
+    KeyorderError,
     NotAuthorizedError,
     TopicNotFoundError,
 )
@@ -36,7 +37,7 @@ from ..partitioner.errors.roots import is_passing
 from ..partitioner.timeline import TopicIdentity
 from . import clock
 from .attempts import Attempts
-from .kafka_errors import LOGIN_REFUSED, translate, translated
+from .kafka_errors import translate, translated
 from .refusals import explained, unknown_hosts
 
 T = TypeVar("T")
@@ -45,6 +46,13 @@ _PATIENCE = 5.0
 _GLANCE = 0.1
 # How long a new client is given to find leaders, in seconds, and how often it asks.
 _PREFETCH, _QUESTIONS = 2.0, 3
+# What a broker says of a topic that it does not show; of a name that none can have, too.
+_NOT_SHOWN = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
+}
 # What a controller may say against a topic that it would have to make. One that is there it names as such first.
 _OF_NEW_TOPICS = {
     KafkaError.TOPIC_EXCEPTION,
@@ -281,12 +289,13 @@ def identities(
 def _described_once(
     asked: Future[TopicDescription], topic: str, bootstrap_servers: str, timeout: float
 ) -> TopicDescription | None:
+    """None for a topic that is not there, or that this user may not see."""
     try:
         return _once(asked, f"topic {topic}", bootstrap_servers, timeout)
-    except (TopicNotFoundError, NotAuthorizedError) as error:
-        if isinstance(error.__cause__, KafkaException) and error.__cause__.args[0].code() in LOGIN_REFUSED:
-            raise
-        return None
+    except KeyorderError as error:
+        if isinstance(error.__cause__, KafkaException) and error.__cause__.args[0].code() in _NOT_SHOWN:
+            return None
+        raise
 
 
 def _once(asked: Future[T], resource: str, bootstrap_servers: str, timeout: float) -> T:

@@ -22,7 +22,6 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from ...partitioner.errors import KeyorderError
-from ..metadata import partition_counts
 from .background import BackgroundThread
 from .starting import Starter
 
@@ -76,14 +75,13 @@ class GrowthWatch(BackgroundThread):
 
     def _ask(self, topics: frozenset[str]) -> Counts | None:
         """What another client sees: the counts of these topics, of all if one is a pattern; None where nobody can say now."""
-        link = self._starter.link
         try:
             if _whole(topics):
-                return _all_of(link.admin.client.list_topics(timeout=_TIMEOUT))
-            found = partition_counts(link.admin.client, topics, link.servers, _TIMEOUT)
+                return _all_of(self._starter.link.admin.client.list_topics(timeout=_TIMEOUT))
+            found = self._starter.identities(topics, _TIMEOUT)
         except (KafkaException, KeyorderError):
             return None
-        return {topic: found.get(topic) for topic in topics}
+        return {topic: found[topic].partitions if topic in found else None for topic in topics}
 
     def refresh(self, look: Callable[..., Any], subscribe: Callable[[], None] | None) -> None:
         """On the polling thread: let the client library see what was found.

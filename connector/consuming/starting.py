@@ -22,7 +22,7 @@ from ..link import ClusterLink
 from ..messages import Place
 from ..metadata import identities
 
-_TIMEOUT, _SOON = 10.0, 2.0
+_TIMEOUT = 10.0
 
 
 class Starter:
@@ -34,14 +34,14 @@ class Starter:
         self.link, self._committed_only = link, committed_only
         self._raw, self._group, self._bootstrap, self._from_latest = raw, group, link.servers, from_latest
 
-    def identities(self, topics: Collection[str]) -> dict[str, TopicIdentity]:
+    def identities(self, topics: Collection[str], timeout: float = 2.0) -> dict[str, TopicIdentity]:
         """Which topics these are, and how many partitions they physically have.
 
         Topics that are not there, or may not be seen, are absent. Not asked through the consumer: that call has been seen not to
         return while the group rebalances. Not patient: whoever polls has other things to do, and asks again.
         Raises BrokerUnreachableError and kin.
         """
-        return identities(self.link.admin.client, topics, self._bootstrap, _SOON)
+        return identities(self.link.admin.client, topics, self._bootstrap, timeout)
 
     def listed(self, topic: str, timeout: float) -> Any:
         """As Consumer.list_topics of one topic: a look that does not make it. Raises Kafka's own."""

@@ -31,11 +31,11 @@ def lists(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 @pytest.mark.kafka
 def test_topics_are_told_by_their_ids_and_counts(kafka: KafkaUnderTest, topic_name: str) -> None:
-    """One that is not there is left out."""
+    """One that is not there is left out, and a name that none can have."""
     admin = TopicAdmin(kafka.client_config())
     names = [admin.create(f"{topic_name}-{count}", count).topic for count in (1, 3)]
     timelines = [admin.timeline(name) for name in names]
-    asked = [*names, f"{topic_name}-absent"]
+    asked = [*names, f"{topic_name}-absent", "no name"]
     found = identities(kafka.admin(), asked, "servers", 30.0)
     assert {topic: (each.topic_id, each.cluster_id, each.partitions) for topic, each in found.items()} == {
         timeline.topic: (timeline.topic_id, timeline.cluster_id, timeline.newest.count) for timeline in timelines
