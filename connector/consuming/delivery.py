@@ -75,6 +75,7 @@ class Delivery:
         self._columnar = False
         self._failure: Exception | None = None
         self._last_raw = clock.now()
+        self._idle = False  # the library had nothing to hand over when it was polled last
         self._waits = Patience()
         self._membership_check = MembershipCheck(assignment, commits, settings.silence)
 
@@ -256,6 +257,8 @@ class Delivery:
         silent = fetching.silent(clock.now())
         if silent:
             self.move(lambda: fetching.again(silent))
+        if fetching.may_stand_still(clock.now()):
+            self.move(lambda: fetching.tell_again(self._idle))
         if not self.out.waiting:
             if fetching.standing_still:
                 self.move(fetching.go_on)
@@ -288,6 +291,7 @@ class Delivery:
                 raise_lost(error)
             items = [] if first is None else items_of([first, *more])
         self._last_raw = clock.now()
+        self._idle = not items
         if items:
             self._intake.take(items, self._last_raw)
             self._waits.came(self._last_raw)

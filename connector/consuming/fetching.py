@@ -11,6 +11,7 @@ from ..config import ConsumerSettings
 from ..messages import Place, place_of
 from .partition_state import PartitionState
 from .records.batches import Item
+from .resumed import Resumed
 
 # Seconds.
 _SILENT = 1.0
@@ -28,6 +29,7 @@ class Fetching:
         self._before_fetch: Callable[[list[Place]], None] = lambda places: None
         self._standing_still = False
         self._unsure: dict[Place, float] = {}
+        self._resumed = Resumed()
         # What the application paused and this member does not own now: as in the client library, only a resume ends a pause.
         self._paused_away: set[Place] = set()
 
@@ -129,11 +131,18 @@ class Fetching:
 
     def handed_over(self, items: Iterable[Item]) -> None:
         """The client library has handed these over."""
+        unheard: set[Place] = set()
         for item in items:
             place = place_of(item) if isinstance(item, Message) else item.place
             self._unsure.pop(place, None)
+            self._resumed.over(place)
             if not isinstance(item, Message) and place in self._owned:
-                self._owned[place].fetch.taken = item.last + 1
+                fetch = self._owned[place].fetch
+                fetch.taken = item.last + 1
+                if fetch.paused:
+                    unheard.add(place)
+        if unheard:
+            self.raw.pause([TopicPartition(*place) for place in unheard])  # it did not hear of it: see Resumed
 
     def thrown_away(self, columns: bool) -> list[PartitionState]:
         """Partitions of which the client library has handed something over that did not get here: an exception took it.
@@ -174,9 +183,36 @@ class Fetching:
 
     def go_on(self) -> None:
         """Fetch again after `stand_still`."""
-        running = [o for o in self._owned.values() if o.fetch.running and not o.fetch.paused]
-        self.raw.resume([TopicPartition(*o.place) for o in running])
+        self._resume([o for o in self._owned.values() if o.fetch.running and not o.fetch.paused])
         self._standing_still = False
+
+    def _resume(self, some: list[PartitionState]) -> None:
+        """Tell the library to go on with these, and note it: it may not have heard."""
+        if some:
+            self._resumed.told([owned.place for owned in some], clock.now())
+            self.raw.resume([TopicPartition(*owned.place) for owned in some])
+
+    def may_stand_still(self, now: float) -> bool:
+        """Whether the library may have to be told again to go on."""
+        return not self._standing_still and self._resumed.any_due(now)
+
+    def tell_again(self, idle: bool) -> None:
+        """Tell the library once more to go on with what is silent since it was told. idle: it has nothing to hand over."""
+        silent, anew = (self._still_running(places) for places in self._resumed.due(clock.now()))
+        if silent:
+            self.raw.resume([TopicPartition(*owned.place) for owned in silent])
+        if anew and idle:  # else it may be there, behind records of others
+            self.again(anew)
+
+    def _still_running(self, places: list[Place]) -> list[PartitionState]:
+        found = []
+        for place in places:
+            owned = self._owned.get(place)
+            if owned is not None and owned.fetch.running and not owned.fetch.paused:
+                found.append(owned)
+            else:
+                self._resumed.over(place)
+        return found
 
     def end(self, gone: Iterable[PartitionState]) -> None:
         """Fetch these no more. They have been taken out of what is owned."""
@@ -235,7 +271,7 @@ class Fetching:
         """Go on after `hold`, unless the application has paused it."""
         owned.fetch.paused_for_hold = False
         if not owned.fetch.paused_by_user:
-            self.raw.resume([TopicPartition(*owned.place)])
+            self._resume([owned])
 
     def pause(self, places: list[TopicPartition]) -> None:
         """The application's pause."""
@@ -248,11 +284,7 @@ class Fetching:
         self._paused_away.difference_update((p.topic, p.partition) for p in places)
         for owned in self._owned_of(places):
             owned.fetch.paused_by_user = False
-        running = [
-            TopicPartition(*o.place) for o in self._owned_of(places) if o.fetch.running and not o.fetch.paused_for_hold
-        ]
-        if running:
-            self.raw.resume(running)
+        self._resume([o for o in self._owned_of(places) if o.fetch.running and not o.fetch.paused_for_hold])
 
     def _owned_of(self, places: list[TopicPartition]) -> list[PartitionState]:
         """Those of them that this member owns; of others the client library takes no notice either."""

@@ -157,6 +157,8 @@ class Consumer(Client):
     def pause(self, partitions: list[TopicPartition]) -> None:
         """As the real one: what was fetched and not handed over is fetched again after the resume."""
         here().pass_turn()
+        if self._unheard():
+            return
         for p in partitions:
             place = (p.topic, p.partition)
             fetcher = self.fetchers.get(place)
@@ -164,9 +166,15 @@ class Consumer(Client):
                 self.paused.add(place)
                 fetcher.stop()
 
+    def _unheard(self) -> bool:
+        """Whether a pause or a resume meets one of the library's own, as a rebalance is announced: it is dropped then."""
+        return bool(self._events) and self.cluster.chance("pause or resume unheard", 0.3)
+
     def resume(self, partitions: list[TopicPartition]) -> None:
         """As the real one."""
         here().pass_turn()
+        if self._unheard():
+            return
         for p in partitions:
             place = (p.topic, p.partition)
             fetcher = self.fetchers.get(place)
