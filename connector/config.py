@@ -361,10 +361,10 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     theirs["enable.partition.eof"] = True
     # A position that the log no longer holds is settled by us, always towards the log start: `latest` would skip records.
     theirs["auto.offset.reset"] = "error"
-    # The second line for new partitions; the first is a look at the cluster when the timeline changes. A cooperative member
-    # may not see them while it rebalances (`connector.consuming.growth_watch`).
+    # The second line for new partitions; the first is a look at the cluster when the timeline changes. A member of a classic
+    # group may not see them while it rebalances (`connector.consuming.growth_watch`).
     theirs.setdefault(_REFRESH, 10_000)
-    if settings.cooperative:
+    if settings.classic:
         theirs[_REFRESH] = -1
     return settings, {**REFILL, **theirs}
 

@@ -504,7 +504,8 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
             timeline = self._view.timeline(topic)
             if timeline is not None and timeline.change is not None:
                 self._positions.expect((topic, 0))
-            (self._members.growth or self._refresher).wake()
+            if not self._members.watch_growth():
+                self._refresher.wake()
 
 
 def _messages(out: DeliveryBuffer) -> list[Message]:

@@ -1,14 +1,20 @@
-"""New partitions for a cooperative member, without the client library's own look at them.
+"""New partitions for a member of a classic group, without the client library's own look at them.
 
 The library compares the counts in each metadata answer for the group, and joins again at once where one has changed, whatever
 the member is doing. If it has just been asked to revoke partitions, and the application was not told of it yet, they are
 another member's before `on_revoke` was called. What was to be assigned after the revocation stays noted, the member takes
 itself for one that rebalances for ever, and skips every rebalance that a heartbeat tells of: the group stands still.
 
+An eager member then joins without having revoked anything: all that it has is dealt out anew, while it works on.
+
 So the library's own refresh is turned off, and nothing asks it for *all* topics. A thread here asks another client for the
-counts. Where one has changed, the polling thread refreshes the library's metadata of these topics, which does not touch the
-group, and subscribes to the same topics again: that waits in the library until no rebalance is going on, and joins then, if
-the counts are new to it.
+counts, and the polling thread subscribes to the same topics again: that waits in the library until no rebalance is going on.
+
+- A cooperative member does so where a count has changed, behind a refresh of the library's metadata of these topics, which does
+  not touch the group. It joins then if the counts are new to the library.
+- An eager member gives up all it has and joins in any case. So it does so only where the group's members, all of them together,
+  do not own every partition; some times for each count, since partitions may be left to nobody on purpose. While the group
+  rebalances nobody can say: whoever leads it looks at the cluster before it deals.
 
 A pattern is matched by the library alone, from all topics, and so is a topic that comes or goes: there the danger remains.
 """
@@ -16,18 +22,22 @@ A pattern is matched by the library alone, from all topics, and so is a topic th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaException
 
 from ...partitioner.errors import KeyorderError
+from ..messages import Place
 from .background import BackgroundThread
 from .starting import Starter
 
 _TIMEOUT = 5.0
 # The polling thread waits no longer for its own client. Seconds.
 _PATIENCE = 1.0
+# How long an eager member waits for its group to come to rest, at first and at most; how often it joins for one count.
+_SOON, _LATE, _JOINS = 0.2, 5.0, 3
 # {topic: its count}, None for a topic that is not there.
 Counts = dict[str, int | None]
 
@@ -35,12 +45,14 @@ Counts = dict[str, int | None]
 class GrowthWatch(BackgroundThread):
     """Looks at the subscribed topics when it is woken, and every `interval` seconds (None: never by itself).
 
-    found: the polling thread has to `refresh`.
+    eager: a member that gives up all it has to join. found: the polling thread has to `refresh`.
     """
 
-    def __init__(self, starter: Starter, interval: float | None) -> None:
+    def __init__(self, starter: Starter, group: str, interval: float | None, eager: bool) -> None:
         super().__init__("keyorder-growth")
-        self._starter, self._interval = starter, interval
+        self._starter, self._group, self._interval, self._eager = starter, group, interval, eager
+        self._nobodys: dict[str, int] = {}
+        self._joined_for: dict[tuple[str, int], int] = {}
         self._topics: frozenset[str] = frozenset()
         self._known: Counts = {}
         self._due = self.found = False
@@ -58,20 +70,61 @@ class GrowthWatch(BackgroundThread):
             self._due = True
             self._wake.notify_all()
 
+    def assigned(self) -> None:
+        """The group has dealt out its partitions anew: an eager member sees whether all are somebody's now."""
+        if self._eager and self.found:
+            self.found = False
+            self.wake()
+
     def run(self) -> None:
         """The thread."""
+        soon, wait = _SOON, self._interval
         while True:
             with self._wake:
                 if not self._stopping and not self._due:
-                    self._wake.wait(self._interval)
+                    self._wake.wait(wait)
                 if self._stopping:
                     return
                 self._due = False
                 topics = self._topics
-            counts = self._ask(topics) if topics else None
+            found = self._look(topics) if topics else False
             with self._wake:
-                if counts is not None and topics is self._topics and counts != self._known:
+                if found and topics is self._topics:
                     self.found = True
+            if found is None and self._eager:
+                wait, soon = soon, min(2 * soon, _LATE)
+            else:
+                wait, soon = self._interval, _SOON
+
+    def _look(self, topics: frozenset[str]) -> bool | None:
+        """Whether the polling thread has something to do; None where nobody can say now."""
+        counts = self._ask(topics)
+        if counts is None:
+            return None
+        if not self._eager or _whole(topics):
+            return counts != self._known
+        owned = self._owned()
+        if owned is None:
+            return None
+        self._nobodys = {
+            topic: count
+            for topic, count in counts.items()
+            if count is not None
+            and self._joined_for.get((topic, count), 0) < _JOINS
+            and any((topic, partition) not in owned for partition in range(count))
+        }
+        return bool(self._nobodys)
+
+    def _owned(self) -> set[Place] | None:
+        """What the group's members own; None while it rebalances, or nobody can say."""
+        try:
+            group = self._starter.link.admin.describe_group(self._group, _TIMEOUT)
+        except (KafkaException, KeyorderError, FutureTimeout):
+            return None
+        if group.state != ConsumerGroupState.STABLE:
+            return None
+        assignments = [member.assignment for member in group.members if member.assignment is not None]
+        return {(place.topic, place.partition) for assignment in assignments for place in assignment.topic_partitions}
 
     def _ask(self, topics: frozenset[str]) -> Counts | None:
         """What another client sees: the counts of these topics, of all if one is a pattern; None where nobody can say now."""
@@ -90,11 +143,17 @@ class GrowthWatch(BackgroundThread):
         """
         topics = self._topics
         self.found = False
+        if self._eager and not _whole(topics):
+            for named in self._nobodys.items():
+                self._joined_for[named] = self._joined_for.get(named, 0) + 1
+            if subscribe is not None:
+                subscribe()
+            return
         try:
             counts = _refreshed(look, topics)
         except KafkaException:
             return  # no answer now: the next look finds it again
-        if None not in counts.values():
+        if None not in counts.values() and not self._eager:
             if subscribe is not None:
                 subscribe()
         elif not _whole(topics):

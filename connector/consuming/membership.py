@@ -53,7 +53,11 @@ class Membership:
         self.stopped = StoppedTopics(assignment, callbacks)
         self.starts = Starts(settings, assignment, starter, self.stopped, gates)
         self.overlooked = Overlooked(starter.link, settings.group) if settings.static else None
-        self.growth = GrowthWatch(starter, settings.growth_interval) if settings.cooperative else None
+        self.growth = (
+            GrowthWatch(starter, settings.group, settings.growth_interval, not settings.cooperative)
+            if settings.classic
+            else None
+        )
         self._subscribed: list[str] = []
         self._abandoned = self._joined = False
         self.rebalancing = False
@@ -102,6 +106,13 @@ class Membership:
             self._joined = False
             self._join()
 
+    def watch_growth(self) -> bool:
+        """Look for new partitions soon; False where the client library has to: outside of a classic group. On any thread."""
+        if self.growth is None or not self._subscribed:
+            return False
+        self.growth.wake()
+        return True
+
     def see_growth(self) -> None:
         """Let the client library see new partitions."""
         if self.growth is None or not self.growth.found:
@@ -148,6 +159,8 @@ class Membership:
         for place in partitions:
             self._own((place.topic, place.partition), awaited)
         self._callbacks.tell("on_assign", partitions)
+        if self.growth is not None:
+            self.growth.assigned()
         if self.overlooked is not None:
             named = {topic for topic in self._subscribed if not topic.startswith("^")}
             self.overlooked.look(named | self._assignment.topics())

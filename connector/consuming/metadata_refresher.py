@@ -1,6 +1,6 @@
-"""Letting a member of an eager group see new partitions at once, on a thread of its own.
+"""Letting a consumer see new partitions at once, on a thread of its own; not that of a classic group, see `growth_watch`.
 
-A member finds new partitions at its next metadata refresh, minutes later by default; a look at *all* topics wakes it.
+It finds new partitions at its next metadata refresh, minutes later by default; a look at *all* topics wakes it.
 That call has been seen not to return while the group rebalances, whatever its time-out, so nothing may wait for it: a wake
 that comes long after it began goes to a new thread, and a rare refresh is set as the second line (`connector.config`).
 

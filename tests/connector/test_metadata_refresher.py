@@ -1,4 +1,4 @@
-"""A member of an eager group is shown new partitions by looks at all topics: as few as may be, and none that is waited for."""
+"""A consumer is shown new partitions by looks at all topics: as few as may be, and none that is waited for."""
 
 from __future__ import annotations
 

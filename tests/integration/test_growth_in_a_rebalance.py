@@ -15,18 +15,21 @@ from support.groups import QUICK, await_that, group_config
 _LIMIT = 120
 
 
+def quick_to_hear(kafka: KafkaUnderTest, group: str, strategy: str, **more: object) -> dict[str, object]:
+    return group_config(kafka, group, partition_assignment_strategy=strategy, heartbeat_interval_ms=300, **more)
+
+
 def cooperative(kafka: KafkaUnderTest, group: str, **more: object) -> dict[str, object]:
-    strategy = {"partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 300}
-    return group_config(kafka, group, **strategy, **more)
+    return quick_to_hear(kafka, group, "cooperative-sticky", **more)
 
 
 class Member:
-    """A cooperative member, and what it was told that it owns."""
+    """A member, and what it was told that it owns."""
 
-    def __init__(self, kafka: KafkaUnderTest, topic: str) -> None:
+    def __init__(self, kafka: KafkaUnderTest, topic: str, strategy: str = "cooperative-sticky") -> None:
         self.owned: set[int] = set()
         self.told = 0
-        self.consumer = OrderedConsumer(cooperative(kafka, topic))
+        self.consumer = OrderedConsumer(quick_to_hear(kafka, topic, strategy))
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
 
     def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
@@ -76,6 +79,43 @@ def test_a_member_that_sees_growth_before_it_was_told_of_a_revocation_stays_in_t
     second.consumer.close()
     deadline = clock.now() + _LIMIT
     while first.owned != {0, 1, 2}:
+        assert clock.now() < deadline, first.owned
+        first.consumer.poll(0.1)
+    first.consumer.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_an_eager_member_that_sees_growth_before_it_was_told_of_a_revocation_keeps_what_it_has(
+    kafka: KafkaUnderTest, topic: str, strategy: str
+) -> None:
+    """The group waits for it, and all partitions find their owners when it is polled again."""
+    first = Member(kafka, topic, strategy)
+    deadline = clock.now() + _LIMIT
+    while first.owned != {0, 1}:
+        assert clock.now() < deadline
+        first.consumer.poll(0.1)
+    second = Member(kafka, topic, strategy)
+    until = clock.now() + 2
+    while clock.now() < until:  # the first one hears of the rebalance, and is not polled: it has not been told
+        second.consumer.poll(0.1)
+    before = first.consumer.figures().epochs[topic]
+    TopicAdmin(kafka.client_config()).expand(topic, 4)
+    while first.consumer.figures().epochs[topic] == before:
+        assert clock.now() < deadline
+        second.consumer.poll(0.1)
+    until = clock.now() + 3
+    while clock.now() < until:
+        second.consumer.poll(0.1)
+        assert not first.owned & second.owned, "it was given away before on_revoke"
+
+    deadline = clock.now() + _LIMIT
+    while first.owned | second.owned != {0, 1, 2, 3} or first.owned & second.owned:
+        assert clock.now() < deadline, (first.owned, second.owned)
+        first.consumer.poll(0.05)
+        second.consumer.poll(0.05)
+    second.consumer.close()
+    deadline = clock.now() + _LIMIT
+    while first.owned != {0, 1, 2, 3}:
         assert clock.now() < deadline, first.owned
         first.consumer.poll(0.1)
     first.consumer.close()

@@ -52,11 +52,11 @@ class Membership:
     def subscribe(self, topics: list[str], *callbacks: Callback | None) -> None:
         """Join; a membership that is there stays one."""
         begins = not self._topics
-        if self._cooperative and topics == self._topics:
+        if topics == self._topics:
             self._callbacks = callbacks
-            self._postponed = self._joining
-            if not self._joining:
-                self.look_for_partitions()
+            self._postponed = self._joining or self._revoking
+            if not self._postponed:
+                self._join_for_these()
             return
         self._topics, self._callbacks = list(topics), callbacks
         if begins:
@@ -177,7 +177,14 @@ class Membership:
             (client.incremental_assign if self._cooperative else client.assign)(partitions)
         if self._postponed:
             self._postponed = False
+            self._join_for_these()
+
+    def _join_for_these(self) -> None:
+        """The same topics were subscribed to again: an eager member joins in any case."""
+        if self._cooperative:
             self.look_for_partitions()
+        else:
+            self._again()
 
     def _take_away(self, places: set[Place], lost: bool) -> None:
         """The callback, on the polling thread."""
