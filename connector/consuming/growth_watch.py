@@ -21,16 +21,19 @@ A pattern is matched by the library alone, from all topics, and so is a topic th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaException
 
 from ...partitioner.errors import KeyorderError
+from .. import clock
+from ..interruptible import Condition
 from ..messages import Place
-from .background import BackgroundThread
 from .starting import Starter
 
 _TIMEOUT = 5.0
@@ -42,33 +45,45 @@ _SOON, _LATE, _JOINS = 0.2, 5.0, 3
 Counts = dict[str, int | None]
 
 
-class GrowthWatch(BackgroundThread):
+class GrowthWatch:
     """Looks at the subscribed topics when it is woken, and every `interval` seconds (None: never by itself).
 
-    eager: a member that gives up all it has to join. found: the polling thread has to `refresh`.
+    A thread looks, and ends with its answer. eager: of a member that gives up all it has to join. found: the polling thread has
+    to `refresh`.
     """
 
     def __init__(self, starter: Starter, group: str, interval: float | None, eager: bool) -> None:
-        super().__init__("keyorder-growth")
         self._starter, self._group, self._interval, self._eager = starter, group, interval, eager
-        self._nobodys: dict[str, int] = {}
-        self._joined_for: dict[tuple[str, int], int] = {}
+        self._wake = Condition()
+        self._thread: threading.Thread | None = None
         self._topics: frozenset[str] = frozenset()
         self._known: Counts = {}
-        self._due = self.found = False
+        self._nobodys: dict[str, int] = {}
+        self._joined_for: dict[tuple[str, int], int] = {}
+        self._next_at = inf
+        self._stopping = self._due = self.found = False
 
     def follow(self, topics: Collection[str]) -> None:
         """What is subscribed to now."""
         with self._wake:
             self._topics, self._known, self.found = frozenset(topics), {}, False
-        if self._topics:
-            self.begin()
+            self._rest()
 
     def wake(self) -> None:
         """A topic may have grown: look soon. Returns at once."""
         with self._wake:
+            if self._stopping or not self._topics:
+                return
             self._due = True
             self._wake.notify_all()
+            if self._thread is None or not self._thread.is_alive():  # not begun, if an exception came in between
+                self._thread = threading.Thread(target=self._run, name="keyorder-growth", daemon=True)
+                self._thread.start()
+
+    def tick(self, now: float) -> None:
+        """Wake it when that is due."""
+        if now >= self._next_at:
+            self.wake()
 
     def assigned(self) -> None:
         """The group has dealt out its partitions anew: an eager member sees whether all are somebody's now."""
@@ -76,14 +91,30 @@ class GrowthWatch(BackgroundThread):
             self.found = False
             self.wake()
 
-    def run(self) -> None:
+    def retire(self) -> None:
+        """Let the thread end, soon."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self.retire()
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+            thread.join(10)
+
+    def _rest(self) -> None:
+        self._next_at = inf if self._interval is None else clock.now() + self._interval
+
+    def _run(self) -> None:
         """The thread."""
-        soon, wait = _SOON, self._interval
+        soon = _SOON
         while True:
             with self._wake:
-                if not self._stopping and not self._due:
-                    self._wake.wait(wait)
-                if self._stopping:
+                if self._stopping or not self._due:
+                    self._thread = None  # under the lock: a wake from here on begins another one
+                    self._rest()
                     return
                 self._due = False
                 topics = self._topics
@@ -91,10 +122,9 @@ class GrowthWatch(BackgroundThread):
             with self._wake:
                 if found and topics is self._topics:
                     self.found = True
-            if found is None and self._eager:
-                wait, soon = soon, min(2 * soon, _LATE)
-            else:
-                wait, soon = self._interval, _SOON
+                if found is None and self._eager and not self._stopping:
+                    self._wake.wait(soon)
+                    self._due, soon = True, min(2 * soon, _LATE)
 
     def _look(self, topics: frozenset[str]) -> bool | None:
         """Whether the polling thread has something to do; None where nobody can say now."""

@@ -18,6 +18,7 @@ from confluent_kafka import (
 )
 
 from ...partitioner.gates.starts import flushed_epoch
+from .. import clock
 from ..config import ConsumerSettings
 from ..messages import Place, with_words
 from .assignment import Assignment
@@ -115,7 +116,10 @@ class Membership:
 
     def see_growth(self) -> None:
         """Let the client library see new partitions."""
-        if self.growth is None or not self.growth.found:
+        if self.growth is None:
+            return
+        self.growth.tick(clock.now())
+        if not self.growth.found:
             return
         # To subscribe while it joins would ask for a second membership. It joins by itself when a topic is there: of one that it
         # knows by name it hears, for the first that a pattern matches it looks every quarter of an hour.
