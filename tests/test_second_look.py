@@ -22,12 +22,14 @@ BUSY = "assert 6 == 3"
         (dict.fromkeys("abcdefghi", BUSY), False),
         ({"a": BUSY, "b": "AssertionError: Verdict(reordered_keys=1, lost=0)"}, False),
         ({"a": "AssertionError: assert {'doubled': 0, 'lost': 2} == {'doubled': 0, 'lost': 0}"}, False),
+        ({"a": "AssertionError: INVALID: 4680 records of 81 keys in the log, 25 keys moved"}, False),
+        ({"a": "AssertionError: seed 116 (55 s): consumer, 3 -> 6\n  2960 records, 0 lost; stands still"}, False),
         ({"a": "AssertionError: no batch for 180 s:\nWARN TaskSetManager: Lost task 0.0 in stage 1.0"}, True),
         ({"a": "worker 'gw1' crashed while running 'test_lost'"}, True),
         ({"a": 'KafkaError{code=_ASSIGNMENT_LOST,val=-142,str="Group partition assignment lost"}'}, True),
         ({"a": "Failed: Timeout (>1200.0s) from pytest-timeout."}, True),
     ],
-    ids=["green", "one", "eight", "nine", "order", "loss", "log", "crash", "error", "hang"],
+    ids=["green", "one", "eight", "nine", "order", "loss", "history", "application", "log", "crash", "error", "hang"],
 )
 def test_what_is_looked_at_again(failed: dict[str, str], looked_at: bool) -> None:
     assert worth(failed) is looked_at

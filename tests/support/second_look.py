@@ -17,7 +17,9 @@ import pytest
 
 MOST = 8
 # What the judges say. They say it first; a log that follows may hold any word.
-FINDING = re.compile(r"^assert.*(reorder|out of order|\blost\b|illegal|skipped|verdict)", re.IGNORECASE)
+FINDING = re.compile(
+    r"^assert.*(reorder|out of order|\blost\b|illegal|skipped|verdict|\binvalid:|: seed \d+ \()", re.IGNORECASE
+)
 
 
 def found(why: str) -> bool:
