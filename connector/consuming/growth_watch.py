@@ -58,6 +58,7 @@ class GrowthWatch:
         self._thread: threading.Thread | None = None
         self._topics: frozenset[str] = frozenset()
         self._known: Counts = {}
+        self._gone: frozenset[str] = frozenset()
         self._nobodys: dict[str, int] = {}
         self._joined_for: dict[tuple[str, int], int] = {}
         self._next_at = inf
@@ -83,6 +84,7 @@ class GrowthWatch:
     def tick(self, now: float) -> None:
         """Wake it when that is due."""
         if now >= self._next_at:
+            self._next_at = inf  # until the thread has its answer
             self.wake()
 
     def assigned(self) -> None:
@@ -136,6 +138,7 @@ class GrowthWatch:
         owned = self._owned()
         if owned is None:
             return None
+        self._gone = frozenset(topic for topic, _ in owned if topic in counts and counts[topic] is None)
         self._nobodys = {
             topic: count
             for topic, count in counts.items()
@@ -143,7 +146,7 @@ class GrowthWatch:
             and self._joined_for.get((topic, count), 0) < _JOINS
             and any((topic, partition) not in owned for partition in range(count))
         }
-        return bool(self._nobodys)
+        return bool(self._gone or self._nobodys)
 
     def _owned(self) -> set[Place] | None:
         """What the group's members own; None while it rebalances, or nobody can say."""
@@ -174,10 +177,7 @@ class GrowthWatch:
         topics = self._topics
         self.found = False
         if self._eager and not _whole(topics):
-            for named in self._nobodys.items():
-                self._joined_for[named] = self._joined_for.get(named, 0) + 1
-            if subscribe is not None:
-                subscribe()
+            self._refresh_eager(look, subscribe)
             return
         try:
             counts = _refreshed(look, topics)
@@ -191,6 +191,17 @@ class GrowthWatch:
             with suppress(KafkaException):
                 look(timeout=_PATIENCE)
         self._known = counts
+
+    def _refresh_eager(self, look: Callable[..., Any], subscribe: Callable[[], None] | None) -> None:
+        nobodys, self._nobodys, gone, self._gone = self._nobodys, {}, self._gone, frozenset()
+        if gone:
+            with suppress(KafkaException):
+                _refreshed(look, gone)  # or what the library knows of them stays valid
+                look(timeout=_PATIENCE)  # as in `refresh`
+        for named in nobodys.items():
+            self._joined_for[named] = self._joined_for.get(named, 0) + 1
+        if nobodys and subscribe is not None:
+            subscribe()
 
 
 def _refreshed(look: Callable[..., Any], topics: Collection[str]) -> Counts:

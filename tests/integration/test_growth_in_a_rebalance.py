@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector import clock
@@ -155,3 +155,31 @@ def test_a_pattern_that_matches_nothing_yet_finds_its_topic(
             consumer.poll(0.1)
         TopicAdmin(kafka.client_config()).create(f"{topic_name}-a", 1, config=QUICK)
         await_that(consumer, lambda: len(consumer.assignment()) == 1)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_topic_that_goes_is_given_up(kafka: KafkaUnderTest, topic_name: str, strategy: str) -> None:
+    """As by the client library's own member, which looks at all topics for it."""
+    names = [f"{topic_name}-{letter}" for letter in "ab"]
+    cluster = kafka.admin()
+    for made in cluster.create_topics([NewTopic(name, 2, 1) for name in names]).values():
+        made.result(_LIMIT)
+    more = {"partition_assignment_strategy": strategy, "topic_metadata_refresh_interval_ms": 300}
+    with OrderedConsumer(group_config(kafka, topic_name, **more)) as consumer:
+        consumer.subscribe(names)
+
+        def owned() -> set[str]:
+            return {place.topic for place in consumer.assignment()}
+
+        deadline = clock.now() + _LIMIT
+        while owned() != set(names):
+            assert clock.now() < deadline
+            consumer.poll(0.1)
+        cluster.delete_topics([names[1]])[names[1]].result(_LIMIT)
+        told = []
+        while owned() != {names[0]}:
+            assert clock.now() < deadline
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is not None:
+                told.append(message.error().code())
+        assert set(told) <= {KafkaError.UNKNOWN_TOPIC_OR_PART}
