@@ -60,6 +60,7 @@ class GrowthWatch:
         self._known: Counts = {}
         self._gone: frozenset[str] = frozenset()
         self._nobodys: dict[str, int] = {}
+        self._dealt: Counts | None = None  # the counts when all partitions were somebody's
         self._joined_for: dict[tuple[str, int], int] = {}
         self._next_at = inf
         self._stopping = self._due = self.found = False
@@ -67,7 +68,7 @@ class GrowthWatch:
     def follow(self, topics: Collection[str]) -> None:
         """What is subscribed to now."""
         with self._wake:
-            self._topics, self._known, self.found = frozenset(topics), {}, False
+            self._topics, self._known, self._dealt, self.found = frozenset(topics), {}, None, False
             self._rest()
 
     def wake(self) -> None:
@@ -135,6 +136,8 @@ class GrowthWatch:
             return None
         if not self._eager or _whole(topics):
             return counts != self._known
+        if counts == self._dealt:
+            return False  # a group's description is as long as the group is large
         owned = self._owned()
         if owned is None:
             return None
@@ -146,7 +149,9 @@ class GrowthWatch:
             and self._joined_for.get((topic, count), 0) < _JOINS
             and any((topic, partition) not in owned for partition in range(count))
         }
-        return bool(self._gone or self._nobodys)
+        found = bool(self._gone or self._nobodys)
+        self._dealt = None if found else counts
+        return found
 
     def _owned(self) -> set[Place] | None:
         """What the group's members own; None while it rebalances, or nobody can say."""

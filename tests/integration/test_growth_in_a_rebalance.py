@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector import clock
+from keyorder.connector.consuming.growth_watch import GrowthWatch
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, await_that, group_config
 
@@ -183,3 +185,34 @@ def test_a_topic_that_goes_is_given_up(kafka: KafkaUnderTest, topic_name: str, s
             if message is not None and message.error() is not None:
                 told.append(message.error().code())
         assert set(told) <= {KafkaError.UNKNOWN_TOPIC_OR_PART}
+
+
+def test_an_eager_member_describes_its_group_only_where_a_count_has_changed(
+    kafka: KafkaUnderTest, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A description is as long as the group is large, and each member would ask for it every ten seconds."""
+    described: list[list[str]] = []
+    looks: list[bool | None] = []
+    describe: Callable[..., Any] = AdminClient.describe_consumer_groups
+    look: Callable[..., bool | None] = GrowthWatch._look
+
+    def noted(self: AdminClient, groups: list[str], **more: Any) -> Any:
+        described.append(groups)
+        return describe(self, groups, **more)
+
+    def looked(self: GrowthWatch, topics: frozenset[str]) -> bool | None:
+        looks.append(look(self, topics))
+        return looks[-1]
+
+    monkeypatch.setattr(GrowthWatch, "_look", looked)
+    config = quick_to_hear(kafka, topic, "range", topic_metadata_refresh_interval_ms=100)
+    with OrderedConsumer(config) as consumer:
+        consumer.subscribe([topic])
+        await_that(consumer, lambda: False in looks)
+        looks.clear()
+        monkeypatch.setattr(AdminClient, "describe_consumer_groups", noted)
+        await_that(consumer, lambda: len(looks) >= 5)
+        assert not described
+        TopicAdmin(kafka.client_config()).expand(topic, 3)
+        await_that(consumer, lambda: len(consumer.assignment()) == 3)
+        assert described
