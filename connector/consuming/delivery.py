@@ -237,7 +237,6 @@ class Delivery:
     def _turn(self, wanted: int, wait: float) -> None:
         if self._view.failure is not None:
             raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
-        self._members.see_growth()
         self.move(self._members.stopped.look)
         self._members.starts.find()
         self._commits.flush_and_prove()
@@ -246,6 +245,7 @@ class Delivery:
         self._progress.phase = Phase.REST
         self._status.explain()
         self._fetch(wanted, wait)
+        self._members.see_growth()  # behind the poll: a revocation that waited there was told of
         self._intake.sort()
         if self._intake.saw_end():
             self._commits.stir()

@@ -13,8 +13,8 @@ counts, and the polling thread subscribes to the same topics again: that waits i
 - A cooperative member does so where a count has changed, behind a refresh of the library's metadata of these topics, which does
   not touch the group. It joins then if the counts are new to the library.
 - An eager member gives up all it has and joins in any case. So it does so only where the group's members, all of them together,
-  do not own every partition; some times for each count, since partitions may be left to nobody on purpose. While the group
-  rebalances nobody can say: whoever leads it looks at the cluster before it deals.
+  do not own every partition; some times for each count, since partitions may be left to nobody on purpose. Where the group
+  rebalances already it joins too, unless it was told to revoke meanwhile: the others would wait until a heartbeat tells it.
 
 A pattern is matched by the library alone, from all topics, and so is a topic that comes or goes: there the danger remains.
 """
@@ -63,7 +63,7 @@ class GrowthWatch:
         self._dealt: Counts | None = None  # the counts when all partitions were somebody's
         self._joined_for: dict[tuple[str, int], int] = {}
         self._next_at = inf
-        self._stopping = self._due = self.found = False
+        self._stopping = self._due = self._join = self._asked = self.found = False
 
     def follow(self, topics: Collection[str]) -> None:
         """What is subscribed to now."""
@@ -90,9 +90,15 @@ class GrowthWatch:
 
     def assigned(self) -> None:
         """The group has dealt out its partitions anew: an eager member sees whether all are somebody's now."""
-        if self._eager and self.found:
-            self.found = False
-            self.wake()
+        if self._eager:
+            self.revoked()
+            if self._asked:
+                self.wake()
+
+    def revoked(self) -> None:
+        """An eager member joins by itself now."""
+        if self._eager:
+            self.found = self._join = False
 
     def retire(self) -> None:
         """Let the thread end, soon."""
@@ -138,9 +144,15 @@ class GrowthWatch:
             return counts != self._known
         if counts == self._dealt:
             return False  # a group's description is as long as the group is large
-        owned = self._owned()
-        if owned is None:
+        self._asked = True
+        group = self._described()
+        if group is None:
             return None
+        if group.state != ConsumerGroupState.STABLE:
+            # Others have seen it, and wait for this member: it joins at once, if nothing has told it to by then.
+            self._join = self._dealt is not None
+            return self._join or None
+        owned = _owned_in(group)
         self._gone = frozenset(topic for topic, _ in owned if topic in counts and counts[topic] is None)
         self._nobodys = {
             topic: count
@@ -149,20 +161,17 @@ class GrowthWatch:
             and self._joined_for.get((topic, count), 0) < _JOINS
             and any((topic, partition) not in owned for partition in range(count))
         }
-        found = bool(self._gone or self._nobodys)
-        self._dealt = None if found else counts
-        return found
+        self._asked = bool(self._gone or self._nobodys)
+        if not self._asked:
+            self._dealt = counts
+        return self._asked
 
-    def _owned(self) -> set[Place] | None:
-        """What the group's members own; None while it rebalances, or nobody can say."""
+    def _described(self) -> Any:
+        """The group; None where nobody can say now."""
         try:
-            group = self._starter.link.admin.describe_group(self._group, _TIMEOUT)
+            return self._starter.link.admin.describe_group(self._group, _TIMEOUT)
         except (KafkaException, KeyorderError, FutureTimeout):
             return None
-        if group.state != ConsumerGroupState.STABLE:
-            return None
-        assignments = [member.assignment for member in group.members if member.assignment is not None]
-        return {(place.topic, place.partition) for assignment in assignments for place in assignment.topic_partitions}
 
     def _ask(self, topics: frozenset[str]) -> Counts | None:
         """What another client sees: the counts of these topics, of all if one is a pattern; None where nobody can say now."""
@@ -199,14 +208,21 @@ class GrowthWatch:
 
     def _refresh_eager(self, look: Callable[..., Any], subscribe: Callable[[], None] | None) -> None:
         nobodys, self._nobodys, gone, self._gone = self._nobodys, {}, self._gone, frozenset()
+        join, self._join = self._join or bool(nobodys), False
         if gone:
             with suppress(KafkaException):
                 _refreshed(look, gone)  # or what the library knows of them stays valid
                 look(timeout=_PATIENCE)  # as in `refresh`
         for named in nobodys.items():
             self._joined_for[named] = self._joined_for.get(named, 0) + 1
-        if nobodys and subscribe is not None:
+        if join and subscribe is not None:
             subscribe()
+
+
+def _owned_in(group: Any) -> set[Place]:
+    """What the group's members own."""
+    assignments = [member.assignment for member in group.members if member.assignment is not None]
+    return {(place.topic, place.partition) for assignment in assignments for place in assignment.topic_partitions}
 
 
 def _refreshed(look: Callable[..., Any], topics: Collection[str]) -> Counts:

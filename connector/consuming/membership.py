@@ -180,6 +180,8 @@ class Membership:
     def revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
         """Flush, commit what was processed, forget. No commit is on its way when this returns."""
         self.rebalancing = True
+        if self.growth is not None:
+            self.growth.revoked()
         if self._fetching.whole:
             named = {(p.topic, p.partition) for p in partitions}
             partitions = [*partitions, *(TopicPartition(*place) for place in self.owned if place not in named)]
