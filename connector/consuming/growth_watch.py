@@ -39,8 +39,10 @@ from .starting import Starter
 _TIMEOUT = 5.0
 # The polling thread waits no longer for its own client. Seconds.
 _PATIENCE = 1.0
-# How long an eager member waits for its group to come to rest, at first and at most; how often it joins for one count.
-_SOON, _LATE, _JOINS = 0.2, 5.0, 3
+# How long an eager member waits for its group to come to rest, at first and at most.
+_SOON, _LATE = 0.2, 5.0
+# Seconds until it joins again for the same count; then no more.
+_JOINS = 1.0, 10.0, inf
 # {topic: its count}, None for a topic that is not there.
 Counts = dict[str, int | None]
 
@@ -60,15 +62,18 @@ class GrowthWatch:
         self._known: Counts = {}
         self._gone: frozenset[str] = frozenset()
         self._nobodys: dict[str, int] = {}
-        self._dealt: Counts | None = None  # the counts when all partitions were somebody's
-        self._joined_for: dict[tuple[str, int], int] = {}
+        # The counts when all partitions were somebody's, and whether they still are.
+        self._whole: Counts | None = None
+        self._dealt = False
+        self._joined_for: dict[tuple[str, int], tuple[int, float]] = {}  # how often, and from when on once more
         self._next_at = inf
-        self._stopping = self._due = self._join = self._asked = self.found = False
+        self._stopping = self._due = self._join = self.found = False
 
     def follow(self, topics: Collection[str]) -> None:
         """What is subscribed to now."""
         with self._wake:
-            self._topics, self._known, self._dealt, self.found = frozenset(topics), {}, None, False
+            self._topics, self._known, self.found = frozenset(topics), {}, False
+            self._whole, self._dealt = None, False
             self._rest()
 
     def wake(self) -> None:
@@ -92,8 +97,8 @@ class GrowthWatch:
         """The group has dealt out its partitions anew: an eager member sees whether all are somebody's now."""
         if self._eager:
             self.revoked()
-            if self._asked:
-                self.wake()
+            self._dealt = False
+            self.wake()
 
     def revoked(self) -> None:
         """An eager member joins by itself now."""
@@ -142,29 +147,34 @@ class GrowthWatch:
             return None
         if not self._eager or _whole(topics):
             return counts != self._known
-        if counts == self._dealt:
+        if self._dealt and counts == self._whole:
             return False  # a group's description is as long as the group is large
-        self._asked = True
+        self._dealt = True  # unless it is dealt out anew meanwhile
         group = self._described()
-        if group is None:
-            return None
-        if group.state != ConsumerGroupState.STABLE:
-            # Others have seen it, and wait for this member: it joins at once, if nothing has told it to by then.
-            self._join = self._dealt is not None
+        if group is None or group.state != ConsumerGroupState.STABLE:
+            self._dealt = False
+            # Others have seen a change, and wait for this member: it joins at once, if nothing has told it to by then.
+            self._join = group is not None and self._whole is not None and counts != self._whole
             return self._join or None
         owned = _owned_in(group)
         self._gone = frozenset(topic for topic, _ in owned if topic in counts and counts[topic] is None)
-        self._nobodys = {
+        nobodys = {
             topic: count
             for topic, count in counts.items()
-            if count is not None
-            and self._joined_for.get((topic, count), 0) < _JOINS
-            and any((topic, partition) not in owned for partition in range(count))
+            if count is not None and any((topic, partition) not in owned for partition in range(count))
         }
-        self._asked = bool(self._gone or self._nobodys)
-        if not self._asked:
-            self._dealt = counts
-        return self._asked
+        if not nobodys:
+            self._joined_for.clear()  # a topic that is made again may have the same count
+        at = {topic: self._joined_for.get((topic, count), (0, 0.0))[1] for topic, count in nobodys.items()}
+        self._nobodys = {topic: count for topic, count in nobodys.items() if at[topic] <= clock.now()}
+        if self._gone or self._nobodys:
+            self._dealt = False
+            return True
+        if any(at[topic] < inf for topic in nobodys):
+            self._dealt = False
+            return None
+        self._whole = counts
+        return False
 
     def _described(self) -> Any:
         """The group; None where nobody can say now."""
@@ -213,8 +223,12 @@ class GrowthWatch:
             with suppress(KafkaException):
                 _refreshed(look, gone)  # or what the library knows of them stays valid
                 look(timeout=_PATIENCE)  # as in `refresh`
+        if nobodys:
+            with suppress(KafkaException):
+                _refreshed(look, nobodys)  # of what it knows to be absent the library would not ask as it joins
         for named in nobodys.items():
-            self._joined_for[named] = self._joined_for.get(named, 0) + 1
+            times, _ = self._joined_for.get(named, (0, 0.0))
+            self._joined_for[named] = times + 1, clock.now() + _JOINS[min(times, len(_JOINS) - 1)]
         if join and subscribe is not None:
             subscribe()
 

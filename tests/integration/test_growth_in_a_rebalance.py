@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from keyorder import OrderedConsumer, TopicAdmin
+from keyorder import OrderedConsumer, TopicAdmin, TopicNotFoundError
 from keyorder.connector import clock
 from keyorder.connector.consuming.growth_watch import GrowthWatch
 from support.cluster import KafkaUnderTest
@@ -216,3 +216,29 @@ def test_an_eager_member_describes_its_group_only_where_a_count_has_changed(
         TopicAdmin(kafka.client_config()).expand(topic, 3)
         await_that(consumer, lambda: len(consumer.assignment()) == 3)
         assert described
+
+
+def test_an_eager_member_finds_a_topic_that_is_made_again_however_often(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """With the same count each time: how often it joins for one count is limited only as long as that leads nowhere."""
+    names, cluster = [f"{topic_name}-{letter}" for letter in "ab"], kafka.admin()
+    for made in cluster.create_topics([NewTopic(name, 2, 1) for name in names]).values():
+        made.result(_LIMIT)
+    config = quick_to_hear(kafka, topic_name, "range", topic_metadata_refresh_interval_ms=100)
+    with OrderedConsumer(config) as consumer:
+        consumer.subscribe(names)
+
+        def owns(*topics: str) -> None:
+            deadline = clock.now() + _LIMIT
+            while {place.topic for place in consumer.assignment()} != set(topics):
+                assert clock.now() < deadline
+                try:
+                    consumer.poll(0.1)
+                except TopicNotFoundError:  # it was gone before it could be started
+                    continue
+
+        owns(*names)
+        for _ in range(5):
+            cluster.delete_topics([names[1]])[names[1]].result(_LIMIT)
+            owns(names[0])
+            cluster.create_topics([NewTopic(names[1], 2, 1)])[names[1]].result(_LIMIT)
+            owns(*names)
