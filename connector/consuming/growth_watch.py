@@ -13,8 +13,8 @@ counts, and the polling thread subscribes to the same topics again: that waits i
 - A cooperative member does so where a count has changed, behind a refresh of the library's metadata of these topics, which does
   not touch the group. It joins then if the counts are new to the library.
 - An eager member gives up all it has and joins in any case. So it does so only where the group's members, all of them together,
-  do not own every partition; some times for each count, since partitions may be left to nobody on purpose. Where the group
-  rebalances already it joins too, unless it was told to revoke meanwhile: the others would wait until a heartbeat tells it.
+  do not own every partition; some times for each count, since partitions may be left to nobody on purpose. While the group
+  rebalances nobody can say: to join then as well let groups rebalance without an end.
 
 A pattern is matched by the library alone, from all topics, and so is a topic that comes or goes: there the danger remains.
 """
@@ -67,7 +67,7 @@ class GrowthWatch:
         self._dealt = False
         self._joined_for: dict[tuple[str, int], tuple[int, float]] = {}  # how often, and from when on once more
         self._next_at = inf
-        self._stopping = self._due = self._join = self.found = False
+        self._stopping = self._due = self.found = False
 
     def follow(self, topics: Collection[str]) -> None:
         """What is subscribed to now."""
@@ -103,7 +103,7 @@ class GrowthWatch:
     def revoked(self) -> None:
         """An eager member joins by itself now."""
         if self._eager:
-            self.found = self._join = False
+            self.found = False
 
     def retire(self) -> None:
         """Let the thread end, soon."""
@@ -153,9 +153,7 @@ class GrowthWatch:
         group = self._described()
         if group is None or group.state != ConsumerGroupState.STABLE:
             self._dealt = False
-            # Others have seen a change, and wait for this member: it joins at once, if nothing has told it to by then.
-            self._join = group is not None and self._whole is not None and counts != self._whole
-            return self._join or None
+            return None
         owned = _owned_in(group)
         self._gone = frozenset(topic for topic, _ in owned if topic in counts and counts[topic] is None)
         nobodys = {
@@ -218,7 +216,6 @@ class GrowthWatch:
 
     def _refresh_eager(self, look: Callable[..., Any], subscribe: Callable[[], None] | None) -> None:
         nobodys, self._nobodys, gone, self._gone = self._nobodys, {}, self._gone, frozenset()
-        join, self._join = self._join or bool(nobodys), False
         if gone:
             with suppress(KafkaException):
                 _refreshed(look, gone)  # or what the library knows of them stays valid
@@ -229,7 +226,7 @@ class GrowthWatch:
         for named in nobodys.items():
             times, _ = self._joined_for.get(named, (0, 0.0))
             self._joined_for[named] = times + 1, clock.now() + _JOINS[min(times, len(_JOINS) - 1)]
-        if join and subscribe is not None:
+        if nobodys and subscribe is not None:
             subscribe()
 
 
