@@ -9,7 +9,14 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not re-exported
 from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
@@ -99,6 +106,14 @@ class AdminLink:
     def describe_group(self, group: str, timeout: float) -> Any:
         """The library's description of a group. Raises KafkaException: _TIMED_OUT after `timeout` seconds."""
         return self._of_group(group, timeout, lambda client, **limit: client.describe_consumer_groups([group], **limit))
+
+    def owned_at_rest(self, group: str, timeout: float) -> set[Place] | None:
+        """What a group's members own; None while it rebalances. Raises as describe_group."""
+        found = self.describe_group(group, timeout)
+        if found.state != ConsumerGroupState.STABLE:
+            return None
+        assignments = [member.assignment for member in found.members if member.assignment is not None]
+        return {(p.topic, p.partition) for assignment in assignments for p in assignment.topic_partitions}
 
     def delete_group(self, group: str, timeout: float) -> None:
         """Delete a group and its commits. Raises as describe_group; after _TIMED_OUT it may have happened."""

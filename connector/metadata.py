@@ -276,8 +276,7 @@ def identities(
         seen = {topic: _described_once(future, topic, bootstrap_servers, timeout) for topic, future in asked.items()}
         cluster_id = str(_once(cluster, "the cluster", bootstrap_servers, timeout).cluster_id)
     except BrokerUnreachableError:
-        with suppress(KafkaException):
-            admin.list_topics(timeout=timeout)
+        _look_again(admin, timeout)
         raise
     return {
         topic: TopicIdentity(str(found.topic_id), cluster_id, len(found.partitions))
@@ -327,10 +326,10 @@ def partition_counts(
     return patiently(ask, timeout, lambda _: _look_again(admin))
 
 
-def _look_again(admin: AdminClient) -> None:
+def _look_again(admin: AdminClient, timeout: float = _PATIENCE) -> None:
     """Let the client see which brokers there are now."""
     with suppress(KafkaException):
-        admin.list_topics(timeout=_PATIENCE)
+        admin.list_topics(timeout=timeout)
 
 
 def topic_config(admin: AdminClient, topic: str, bootstrap_servers: str) -> dict[str, str]:

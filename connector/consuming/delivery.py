@@ -254,15 +254,16 @@ class Delivery:
     def _fetch(self, wanted: int, wait: float) -> None:
         """Let the client library hand over what it has, into the intake, and call its callbacks."""
         fetching = self._fetching
-        silent = fetching.silent(clock.now())
+        now = clock.now()
+        silent = fetching.silent(now)
         if silent:
             self.move(lambda: fetching.again(silent))
-        if fetching.may_stand_still(clock.now()):
+        if fetching.may_stand_still(now):
             self.move(lambda: fetching.tell_again(self._idle))
         if not self.out.waiting:
             if fetching.standing_still:
                 self.move(fetching.go_on)
-        elif clock.now() - self._last_raw < _KEEPALIVE:
+        elif now - self._last_raw < _KEEPALIVE:
             return
         else:
             # The library has to be polled, or the group gives this member up. Nothing more is to come of it meanwhile.

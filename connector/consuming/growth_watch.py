@@ -28,12 +28,12 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka import KafkaException
 
 from ...partitioner.errors import KeyorderError
 from .. import clock
-from ..interruptible import Condition
 from ..messages import Place
+from .background import Background
 from .starting import Starter
 
 _TIMEOUT = 5.0
@@ -47,7 +47,7 @@ _JOINS = 1.0, 10.0, inf
 Counts = dict[str, int | None]
 
 
-class GrowthWatch:
+class GrowthWatch(Background):
     """Looks at the subscribed topics when it is woken, and every `interval` seconds (None: never by itself).
 
     A thread looks, and ends with its answer. eager: of a member that gives up all it has to join. found: the polling thread has
@@ -56,24 +56,24 @@ class GrowthWatch:
 
     def __init__(self, starter: Starter, group: str, interval: float | None, eager: bool) -> None:
         self._starter, self._group, self._interval, self._eager = starter, group, interval, eager
-        self._wake = Condition()
+        super().__init__()
         self._thread: threading.Thread | None = None
         self._topics: frozenset[str] = frozenset()
         self._known: Counts = {}
         self._gone: frozenset[str] = frozenset()
         self._nobodys: dict[str, int] = {}
-        # The counts when all partitions were somebody's, and whether they still are.
-        self._whole: Counts | None = None
+        # The counts when all partitions were somebody's, and whether the group has dealt them out like this since.
+        self._complete: Counts | None = None
         self._dealt = False
         self._joined_for: dict[tuple[str, int], tuple[int, float]] = {}  # how often, and from when on once more
         self._next_at = inf
-        self._stopping = self._due = self.found = False
+        self._due = self.found = False
 
     def follow(self, topics: Collection[str]) -> None:
         """What is subscribed to now."""
         with self._wake:
             self._topics, self._known, self.found = frozenset(topics), {}, False
-            self._whole, self._dealt = None, False
+            self._complete, self._dealt = None, False
             self._rest()
 
     def wake(self) -> None:
@@ -105,18 +105,8 @@ class GrowthWatch:
         if self._eager:
             self.found = False
 
-    def retire(self) -> None:
-        """Let the thread end, soon."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify_all()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self.retire()
-        thread = self._thread
-        if thread is not None and thread.is_alive():
-            thread.join(10)
+    def _running(self) -> threading.Thread | None:
+        return self._thread
 
     def _rest(self) -> None:
         self._next_at = inf if self._interval is None else clock.now() + self._interval
@@ -147,14 +137,13 @@ class GrowthWatch:
             return None
         if not self._eager or _whole(topics):
             return counts != self._known
-        if self._dealt and counts == self._whole:
+        if self._dealt and counts == self._complete:
             return False  # a group's description is as long as the group is large
         self._dealt = True  # unless it is dealt out anew meanwhile
-        group = self._described()
-        if group is None or group.state != ConsumerGroupState.STABLE:
+        owned = self._owned()
+        if owned is None:
             self._dealt = False
             return None
-        owned = _owned_in(group)
         self._gone = frozenset(topic for topic, _ in owned if topic in counts and counts[topic] is None)
         nobodys = {
             topic: count
@@ -171,13 +160,13 @@ class GrowthWatch:
         if any(at[topic] < inf for topic in nobodys):
             self._dealt = False
             return None
-        self._whole = counts
+        self._complete = counts
         return False
 
-    def _described(self) -> Any:
-        """The group; None where nobody can say now."""
+    def _owned(self) -> set[Place] | None:
+        """What the group's members own; None where nobody can say now."""
         try:
-            return self._starter.link.admin.describe_group(self._group, _TIMEOUT)
+            return self._starter.link.admin.owned_at_rest(self._group, _TIMEOUT)
         except (KafkaException, KeyorderError, FutureTimeout):
             return None
 
@@ -228,12 +217,6 @@ class GrowthWatch:
             self._joined_for[named] = times + 1, clock.now() + _JOINS[min(times, len(_JOINS) - 1)]
         if nobodys and subscribe is not None:
             subscribe()
-
-
-def _owned_in(group: Any) -> set[Place]:
-    """What the group's members own."""
-    assignments = [member.assignment for member in group.members if member.assignment is not None]
-    return {(place.topic, place.partition) for assignment in assignments for place in assignment.topic_partitions}
 
 
 def _refreshed(look: Callable[..., Any], topics: Collection[str]) -> Counts:

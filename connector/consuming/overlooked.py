@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from ..link import ClusterLink
-from ..messages import Place
 from .background import BackgroundThread
 
 _TIMEOUT = 5.0
@@ -74,7 +73,7 @@ class Overlooked(BackgroundThread):
     def _missing(self, topics: frozenset[str]) -> dict[str, int] | None:
         """{topic: its count} where partitions are nobody's; None where nobody can say now."""
         try:
-            owned = self._owned()
+            owned = self._link.admin.owned_at_rest(self._group, _TIMEOUT)
             if owned is None:
                 return None
             asked = self._link.admin.client.describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT)
@@ -88,11 +87,3 @@ class Overlooked(BackgroundThread):
             for topic, count in counts.items()
             if count != self._joined_for.get(topic) and any((topic, p) not in owned for p in range(count))
         }
-
-    def _owned(self) -> set[Place] | None:
-        """What the group's members own; None while it rebalances."""
-        group = self._link.admin.describe_group(self._group, _TIMEOUT)
-        if group.state != ConsumerGroupState.STABLE:
-            return None
-        assignments = [member.assignment for member in group.members if member.assignment is not None]
-        return {(p.topic, p.partition) for assignment in assignments for p in assignment.topic_partitions}

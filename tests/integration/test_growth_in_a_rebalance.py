@@ -28,7 +28,7 @@ def cooperative(kafka: KafkaUnderTest, group: str, **more: object) -> dict[str, 
 class Member:
     """A member, and what it was told that it owns."""
 
-    def __init__(self, kafka: KafkaUnderTest, topic: str, strategy: str = "cooperative-sticky") -> None:
+    def __init__(self, kafka: KafkaUnderTest, topic: str, strategy: str) -> None:
         self.owned: set[int] = set()
         self.told = 0
         self.consumer = OrderedConsumer(quick_to_hear(kafka, topic, strategy))
@@ -49,41 +49,46 @@ def topic(kafka: KafkaUnderTest, topic_name: str) -> str:
     return topic_name
 
 
-def test_a_member_that_sees_growth_before_it_was_told_of_a_revocation_stays_in_the_group(
-    kafka: KafkaUnderTest, topic: str
-) -> None:
-    """It gives nothing up before `on_revoke` was called, and takes part in the rebalances that follow."""
-    first = Member(kafka, topic)
-    deadline = clock.now() + _LIMIT
-    while first.owned != {0, 1}:
-        assert clock.now() < deadline
-        first.consumer.poll(0.1)
-    second = Member(kafka, topic)
-    while not second.told:  # the first one joins again without being polled, and is to give up one
-        assert clock.now() < deadline
-        second.consumer.poll(0.1)
+def owning(kafka: KafkaUnderTest, topic: str, strategy: str) -> Member:
+    """A member that owns both partitions."""
+    member = Member(kafka, topic, strategy)
+    await_that(member.consumer, lambda: member.owned == {0, 1})
+    return member
 
+
+def grow_unseen(kafka: KafkaUnderTest, topic: str, count: int, first: Member, second: Member, seconds: float) -> None:
+    """The first member sees the growth, and is not polled for so long: what it has is not given to the second one."""
     before = first.consumer.figures().epochs[topic]
-    TopicAdmin(kafka.client_config()).expand(topic, 3)
-    while first.consumer.figures().epochs[topic] == before:
-        assert clock.now() < deadline
-        second.consumer.poll(0.1)
-    until = clock.now() + 2
+    TopicAdmin(kafka.client_config()).expand(topic, count)
+    await_that(second.consumer, lambda: first.consumer.figures().epochs[topic] != before)
+    until = clock.now() + seconds
     while clock.now() < until:
         second.consumer.poll(0.1)
         assert not first.owned & second.owned, "it was given away before on_revoke"
 
+
+def share_and_leave(first: Member, second: Member, partitions: set[int]) -> None:
+    """Both own all of these, nobody any twice; then the first one alone."""
     deadline = clock.now() + _LIMIT
-    while first.owned | second.owned != {0, 1, 2} or first.owned & second.owned:
+    while first.owned | second.owned != partitions or first.owned & second.owned:
         assert clock.now() < deadline, (first.owned, second.owned)
         first.consumer.poll(0.05)
         second.consumer.poll(0.05)
     second.consumer.close()
-    deadline = clock.now() + _LIMIT
-    while first.owned != {0, 1, 2}:
-        assert clock.now() < deadline, first.owned
-        first.consumer.poll(0.1)
+    await_that(first.consumer, lambda: first.owned == partitions)
     first.consumer.close()
+
+
+def test_a_member_that_sees_growth_before_it_was_told_of_a_revocation_stays_in_the_group(
+    kafka: KafkaUnderTest, topic: str
+) -> None:
+    """It gives nothing up before `on_revoke` was called, and takes part in the rebalances that follow."""
+    first = owning(kafka, topic, "cooperative-sticky")
+    second = Member(kafka, topic, "cooperative-sticky")
+    # The first one joins again without being polled, and is to give up one.
+    await_that(second.consumer, lambda: bool(second.told))
+    grow_unseen(kafka, topic, 3, first, second, 2)
+    share_and_leave(first, second, {0, 1, 2})
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
@@ -91,36 +96,12 @@ def test_an_eager_member_that_sees_growth_before_it_was_told_of_a_revocation_kee
     kafka: KafkaUnderTest, topic: str, strategy: str
 ) -> None:
     """The group waits for it, and all partitions find their owners when it is polled again."""
-    first = Member(kafka, topic, strategy)
-    deadline = clock.now() + _LIMIT
-    while first.owned != {0, 1}:
-        assert clock.now() < deadline
-        first.consumer.poll(0.1)
-    second = Member(kafka, topic, strategy)
+    first, second = owning(kafka, topic, strategy), Member(kafka, topic, strategy)
     until = clock.now() + 2
     while clock.now() < until:  # the first one hears of the rebalance, and is not polled: it has not been told
         second.consumer.poll(0.1)
-    before = first.consumer.figures().epochs[topic]
-    TopicAdmin(kafka.client_config()).expand(topic, 4)
-    while first.consumer.figures().epochs[topic] == before:
-        assert clock.now() < deadline
-        second.consumer.poll(0.1)
-    until = clock.now() + 3
-    while clock.now() < until:
-        second.consumer.poll(0.1)
-        assert not first.owned & second.owned, "it was given away before on_revoke"
-
-    deadline = clock.now() + _LIMIT
-    while first.owned | second.owned != {0, 1, 2, 3} or first.owned & second.owned:
-        assert clock.now() < deadline, (first.owned, second.owned)
-        first.consumer.poll(0.05)
-        second.consumer.poll(0.05)
-    second.consumer.close()
-    deadline = clock.now() + _LIMIT
-    while first.owned != {0, 1, 2, 3}:
-        assert clock.now() < deadline, first.owned
-        first.consumer.poll(0.1)
-    first.consumer.close()
+    grow_unseen(kafka, topic, 4, first, second, 3)
+    share_and_leave(first, second, {0, 1, 2, 3})
 
 
 @pytest.mark.parametrize("pattern", [False, True])
