@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 from keyorder.connector.local.cluster import LocalCluster
 
 PATIENT = {"broker.session.timeout.ms": "120000"}
+# Records that a test dates years back are deleted at the broker's next look else, which comes every five minutes.
+KEEPING = {"log.retention.ms": "-1"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class ClusterSpec:
         client that asks then is told of no broker at all, which librdkafka believes until its next look, in five minutes.
         A broker that is killed and started again waits for its session to end: tests that do so name a shorter one.
         """
-        return (PATIENT if self.brokers == 1 else {}) | dict(self.properties)
+        return KEEPING | (PATIENT if self.brokers == 1 else {}) | dict(self.properties)
 
 
 class KafkaUnderTest(ABC):
