@@ -27,7 +27,7 @@ BOTH = ("kafka", "keyorder")
 def source(spark: Any, kafka: KafkaUnderTest) -> Iterator[Any]:
     """The session, and a topic of three partitions: null keys, null values, headers, times a second apart."""
     spark.dataSource.register(KeyorderDataSource)
-    create(kafka, TOPIC, 3, **{"retention.ms": "-1"})  # the records are years old
+    create(kafka, TOPIC, 3)
     producer = Producer({**kafka.client_config(), "log_level": 0})
     for n in range(30):
         key = None if n % 7 == 0 else f"k{n % 5}".encode()

@@ -19,7 +19,6 @@ from support.spark_source import Ran, create, delete, ends_of, reading, rows_of,
 BOTH = ("kafka", "keyorder")
 pytestmark = pytest.mark.timeout(900)  # several queries of two formats each
 T0 = 1_600_000_000_000
-OLD = {"retention.ms": "-1"}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def ends(ran: Ran) -> list[Any]:
 
 def timed(kafka: KafkaUnderTest, topic: str) -> None:
     """Five partitions, six records in each: three at T0 and, but for partition 4, three a second later."""
-    create(kafka, topic, 5, **OLD)
+    create(kafka, topic, 5)
     producer = Producer({**kafka.client_config(), "log_level": 0})
     for n in range(30):
         if n < 15 or n % 5 < 4:
@@ -200,7 +199,7 @@ def test_limits(source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: P
 )
 def test_progress_watermarks_and_types(source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """The rows that a query has read; a window over the records' times; the types of the columns."""
-    create(kafka, topic_name, 2, **OLD)
+    create(kafka, topic_name, 2)
     send(kafka, topic_name, [(n % 2, None, b"%d" % n) for n in range(3)], timestamp=T0, headers=[("a", b"b")])
     found = []
     for form in BOTH:
@@ -376,7 +375,7 @@ def test_the_lag_in_the_progress(
 @pytest.mark.scala("KafkaMicroBatchSourceSuite", "SPARK-56243: malformed record timestamp throws detailed error")
 def test_a_time_that_no_timestamp_holds(source: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     """Such as nanoseconds by mistake: an error that names the record, which is not read as one of another time."""
-    create(kafka, topic_name, 1, **OLD, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    create(kafka, topic_name, 1, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
     send(kafka, topic_name, [(0, None, b"well")])
     send(kafka, topic_name, [(0, None, b"wrong")], timestamp=1_700_000_000_000_000_000)
     options = {"subscribe": topic_name, "startingOffsets": "earliest"}

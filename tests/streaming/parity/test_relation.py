@@ -28,7 +28,7 @@ def source(spark: Any) -> Any:
 @pytest.fixture(scope="module")
 def timed(source: Any, kafka: KafkaUnderTest) -> str:
     """A topic of thirty values over three partitions, ten each at one of three times a second apart."""
-    create(kafka, "relation-times", 3, **{"retention.ms": "-1"})
+    create(kafka, "relation-times", 3)
     producer = Producer({**kafka.client_config(), "log_level": 0})
     for n in range(30):
         producer.produce("relation-times", b"%d" % n, None, n % 3, timestamp=T0 + n // 10 * 1000)
