@@ -30,6 +30,8 @@ class Fetching:
         self._standing_still = False
         self._unsure: dict[Place, float] = {}
         self._resumed = Resumed()
+        # What the library was told to pause, and has not shown since that it goes on. It keeps a pause beyond the assignment.
+        self._told_to_pause: set[Place] = set()
         # What the application paused and this member does not own now: as in the client library, only a resume ends a pause.
         self._paused_away: set[Place] = set()
 
@@ -75,13 +77,8 @@ class Fetching:
         for owned in more:
             owned.fetch.taken = -1
             self._unsure.pop(owned.place, None)
-        quiet = [TopicPartition(o.topic, o.partition) for o in more if o.fetch.paused]
-        if quiet:
-            self.raw.pause(quiet)
-        # The library keeps a pause beyond the assignment in which it was made.
-        loud = [TopicPartition(o.topic, o.partition) for o in more if not o.fetch.paused]
-        if loud:
-            self.raw.resume(loud)
+        self._pause([o for o in more if o.fetch.paused])
+        self._resume([o for o in more if not o.fetch.paused and o.place in self._told_to_pause])
 
     def begin_anew(self) -> None:
         """Let the client library forget what it has fetched and not handed over, and begin again from where each is.
@@ -136,13 +133,13 @@ class Fetching:
             place = place_of(item) if isinstance(item, Message) else item.place
             self._unsure.pop(place, None)
             self._resumed.over(place)
+            self._told_to_pause.discard(place)
             if not isinstance(item, Message) and place in self._owned:
                 fetch = self._owned[place].fetch
                 fetch.taken = item.last + 1
                 if fetch.paused:
                     unheard.add(place)
-        if unheard:
-            self.raw.pause([TopicPartition(*place) for place in unheard])  # it did not hear of it: see Resumed
+        self._pause([self._owned[place] for place in unheard])  # it did not hear of it: see Resumed
 
     def thrown_away(self, columns: bool) -> list[PartitionState]:
         """Partitions of which the client library has handed something over that did not get here: an exception took it.
@@ -179,12 +176,17 @@ class Fetching:
     def stand_still(self) -> None:
         """Fetch nothing for a while: what was fetched before cannot be looked at yet."""
         self._standing_still = True
-        self.raw.pause([TopicPartition(*o.place) for o in self._owned.values() if o.fetch.running])
+        self._pause([o for o in self._owned.values() if o.fetch.running])
 
     def go_on(self) -> None:
         """Fetch again after `stand_still`."""
         self._resume([o for o in self._owned.values() if o.fetch.running and not o.fetch.paused])
         self._standing_still = False
+
+    def _pause(self, some: list[PartitionState]) -> None:
+        if some:
+            self._told_to_pause.update(owned.place for owned in some)
+            self.raw.pause([TopicPartition(*owned.place) for owned in some])
 
     def _resume(self, some: list[PartitionState]) -> None:
         """Tell the library to go on with these, and note it: it may not have heard."""
@@ -265,7 +267,7 @@ class Fetching:
     def hold(self, owned: PartitionState) -> None:
         """Stand still: what waits behind its gate fills the memory that it may take."""
         owned.fetch.paused_for_hold = True
-        self.raw.pause([TopicPartition(*owned.place)])
+        self._pause([owned])
 
     def unhold(self, owned: PartitionState) -> None:
         """Go on after `hold`, unless the application has paused it."""
@@ -277,7 +279,7 @@ class Fetching:
         """The application's pause."""
         for owned in self._owned_of(places):
             owned.fetch.paused_by_user = True
-        self.raw.pause([TopicPartition(*o.place) for o in self._owned_of(places) if o.fetch.running])
+        self._pause([o for o in self._owned_of(places) if o.fetch.running])
 
     def resume(self, places: list[TopicPartition]) -> None:
         """The application's resume; a partition paused for memory stays so."""

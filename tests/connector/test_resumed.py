@@ -131,3 +131,20 @@ def test_a_pause_that_the_library_drops_is_told_again(
     assert [(place.topic, place.partition) for place in raw.heard[0]] == [(topic_name, 0)]
     consumer.resume(here)
     assert read(consumer, CALLS) == list(range(CALLS, 2 * CALLS))
+
+
+@pytest.mark.kafka
+def test_a_resume_that_is_dropped_as_a_partition_comes_back_is_told_again(
+    kafka: KafkaUnderTest, topic_name: str, consumer: OrderedConsumer
+) -> None:
+    """The library keeps the pause of the last assignment; whoever lost the partition meanwhile would never read it again."""
+    raw, here = deaf(consumer, "resume"), [TopicPartition(topic_name, 0)]
+    consumer.pause(here)
+    raw.lost = 2
+    consumer.unsubscribe()
+    until(lambda: not consumer.consume(1, 0.1) and not consumer.assignment(), "the partition is gone")
+    consumer.resume(here)
+    consumer.subscribe([topic_name])
+    send(kafka, topic_name, *[("k", str(number)) for number in range(CALLS)])
+    assert read(consumer, CALLS) == list(range(CALLS, 2 * CALLS))
+    assert raw.lost == 0
