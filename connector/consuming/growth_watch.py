@@ -141,9 +141,15 @@ class GrowthWatch(Background):
             return False  # a group's description is as long as the group is large
         self._dealt = True  # unless it is dealt out anew meanwhile
         owned = self._owned()
-        if owned is None:
+        found = None if owned is None else self._to_do(counts, owned)
+        if found is False:
+            self._complete = counts
+        else:
             self._dealt = False
-            return None
+        return found
+
+    def _to_do(self, counts: Counts, owned: set[Place]) -> bool | None:
+        """Of an eager member, see `_look`. owned: what the group's members own."""
         self._gone = frozenset(topic for topic, _ in owned if topic in counts and counts[topic] is None)
         nobodys = {
             topic: count
@@ -155,13 +161,8 @@ class GrowthWatch(Background):
         at = {topic: self._joined_for.get((topic, count), (0, 0.0))[1] for topic, count in nobodys.items()}
         self._nobodys = {topic: count for topic, count in nobodys.items() if at[topic] <= clock.now()}
         if self._gone or self._nobodys:
-            self._dealt = False
             return True
-        if any(at[topic] < inf for topic in nobodys):
-            self._dealt = False
-            return None
-        self._complete = counts
-        return False
+        return None if any(at[topic] < inf for topic in nobodys) else False
 
     def _owned(self) -> set[Place] | None:
         """What the group's members own; None where nobody can say now."""
