@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 TOPIC = "t"
 SERVERS = {"bootstrap.servers": "simulated:9092"}
-# Seconds of a member with its group.
-SESSION = 6.0
+# Seconds of a member with its group, and between two of its polls.
+SESSION, POLLS = 6.0, 20.0
+# Seconds of work on one batch. What is in hand beyond `POLLS` is another member's by then, whatever we do.
+_BATCH_WORK = POLLS / 2
 
 
 class OnPurpose(Exception):
@@ -47,10 +49,12 @@ class Habits:
     def of(cls, rng: Random) -> Habits:
         """Some of them."""
         gate = rng.choice(("partition", "partition", "key"))
+        commits = rng.choice(("auto", "auto", "record", "batch", "stored", "late"))
+        batch = rng.choice((1, 1, 10, 100))
         return cls(
-            commits=rng.choice(("auto", "auto", "record", "batch", "stored", "late")),
-            batch=rng.choice((1, 1, 10, 100)),
-            work=rng.choice((0.0, 0.002, 0.02, 0.1, 0.3)),
+            commits=commits,
+            batch=batch,
+            work=min(rng.choice((0.0, 0.002, 0.02, 0.1, 0.3)), _BATCH_WORK / batch),
             strategy=rng.choice(("range", "cooperative-sticky")),
             gate=gate,
             latest=rng.random() < 0.15,
@@ -70,7 +74,7 @@ class Habits:
             "auto.offset.reset": "latest" if self.latest else "earliest",
             "session.timeout.ms": int(SESSION * 1000),
             "heartbeat.interval.ms": 2_000,
-            "max.poll.interval.ms": 20_000,
+            "max.poll.interval.ms": int(POLLS * 1000),
             "partition.assignment.strategy": self.strategy,
             "keyorder.gate": self.gate,
             "auto.commit.interval.ms": 1_000,
@@ -170,7 +174,7 @@ class Member:
                 if habits.stalls and not batch and here().rng.random() < 0.02 and not self.scenario.calm:
                     # Longer than max.poll.interval.ms, with nothing in hand.
                     self.scenario.count("stall")
-                    sleep(25)
+                    sleep(POLLS + 5)
             except OnPurpose:
                 self._raised -= 1
             except (KafkaException, KeyorderError) as error:

@@ -91,7 +91,8 @@ class Membership:
         self._joining = False
         if member:
             self._link.ask(lambda reply: group.leave(member), lambda: None)
-        self.member, self.generation, self._leads = "", -1, False
+        # The generation stays: with it, a commit in between is nobody's, and refused. Without, an empty group would take it.
+        self.member, self._leads = "", False
 
     # Joining.
 
