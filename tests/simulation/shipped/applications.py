@@ -168,6 +168,8 @@ class Member:
                 taken += batch
                 if habits.commits == "batch" and (batch or self._commits_again()):
                     consumer.commit(asynchronous=here().rng.random() < 0.5)
+                elif habits.commits == "record" and self._commits_again():
+                    consumer.commit()
                 elif habits.commits == "late" and (len(taken) > 20 or here().rng.random() < 0.1):
                     taken.clear()
                     consumer.commit()
