@@ -78,7 +78,10 @@ class Fetching:
             owned.fetch.taken = -1
             self._unsure.pop(owned.place, None)
         self._pause([o for o in more if o.fetch.paused])
-        self._resume([o for o in more if not o.fetch.paused and o.place in self._told_to_pause])
+        still = [o.place for o in more if not o.fetch.paused and o.place in self._told_to_pause]
+        if still:
+            self._resumed.begun(still, clock.now())
+            self.raw.resume([TopicPartition(*place) for place in still])
 
     def begin_anew(self) -> None:
         """Let the client library forget what it has fetched and not handed over, and begin again from where each is.
@@ -219,6 +222,8 @@ class Fetching:
     def end(self, gone: Iterable[PartitionState]) -> None:
         """Fetch these no more. They have been taken out of what is owned."""
         gone = list(gone)
+        for owned in gone:
+            self._resumed.over(owned.place)
         paused = [TopicPartition(*owned.place) for owned in gone if owned.fetch.paused]
         if paused:
             # Here, not in the library: it could not tell the application's pauses from ours.
@@ -236,6 +241,7 @@ class Fetching:
         running = [owned for owned in some if owned.fetch.running]
         for owned in running:
             owned.fetch.running = False
+            self._resumed.over(owned.place)
         if running and self._by_delta:
             self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in running])
         elif running:

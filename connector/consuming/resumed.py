@@ -30,6 +30,10 @@ class Resumed:
             self._due[place] = now + _SILENT, _SILENT
         self._earliest = min(self._earliest, now + _SILENT)
 
+    def begun(self, places: Iterable[Place], now: float) -> None:
+        """The library was told so as their fetching began. Where one is silent already, its waits go on."""
+        self.told([place for place in places if place not in self._due], now)
+
     def over(self, place: Place) -> None:
         """Something has come of it, or nothing is to come."""
         self._due.pop(place, None)

@@ -72,6 +72,19 @@ def test_a_new_resume_begins_anew() -> None:
     assert resumed.due(6.5) == ([PLACE], [])
 
 
+def test_what_begins_anew_while_it_is_silent_goes_on_waiting() -> None:
+    """Else it would be fetched anew every six seconds for as long as its leader is away, and not less and less often."""
+    resumed = Resumed()
+    resumed.told([PLACE], 0.0)
+    assert resumed.due(1.0) == ([PLACE], [])
+    assert resumed.due(6.0) == ([], [PLACE])
+    resumed.begun([PLACE, OTHER], 6.0)
+    assert resumed.due(7.0) == ([OTHER], [])
+    resumed.over(OTHER)
+    assert resumed.due(15.9) == ([], [])
+    assert resumed.due(16.0) == ([], [PLACE])
+
+
 def deaf(consumer: OrderedConsumer, name: str) -> Deaf:
     """Its client, which can be made to miss calls of this name."""
     fetching = consumer._assignment.fetching
