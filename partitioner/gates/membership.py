@@ -105,7 +105,7 @@ class MembershipMachine(Generic[P]):
         self._owned, self._silence = owned, silence
         self.state = Membership.CONFIRMED
         self._here_at = self._polled_at = now
-        self._ask_at = 0.0
+        self._ask_at = self._asked_at = 0.0
         self._counts = False
         self._handlers: dict[type[Any], Callable[[Any, float], list[Action[P]]]] = {
             Here: self._on_here,
@@ -156,13 +156,14 @@ class MembershipMachine(Generic[P]):
     def _ask(self, now: float, counts: bool) -> list[Action[P]]:
         if not self.in_doubt or now < self._ask_at:
             return []
-        self._counts = counts
+        self._counts, self._asked_at = counts, now
         return [AskGroup(self._readable())]
 
     def _on_answered(self, event: Answered, now: float) -> list[Action[P]]:
         if self._counts:
             self._counts = False
-            if event.taken:
+            # The group may have taken it as soon as it was asked. Was the process stopped since then, its session may be over.
+            if event.taken and now - self._asked_at < self._silence:
                 self.state = Membership.CONFIRMED
             else:
                 self._ask_at = now + _ASK_AGAIN

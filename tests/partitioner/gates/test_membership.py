@@ -71,6 +71,18 @@ def test_an_answer_from_before_the_library_has_spoken_confirms_nothing() -> None
     assert not member.in_doubt
 
 
+def test_an_answer_that_is_heard_too_late_confirms_nothing() -> None:
+    """The process may have stood still while it came: what it tells is as old as the question."""
+    member, owned = _member(True, silence=2.0)
+    member.step(Here(), 8.0)
+    assert member.step(Waiting(), 8.0) == [AskGroup([owned[PLACE]])]
+    member.step(Answered(True), 10.0)
+    assert member.in_doubt
+    assert member.step(Waiting(), 10.1) == [AskGroup([owned[PLACE]])]
+    member.step(Answered(True), 12.0)
+    assert not member.in_doubt
+
+
 def test_a_question_without_an_answer_leaves_the_doubt() -> None:
     """It was raised to the application instead: the next one is asked at once, and an answer to none says nothing."""
     member, owned = _member(True)
@@ -107,15 +119,18 @@ def test_a_silence_without_doubt_and_a_heartbeat_before_it_are_within_the_sessio
 EVENTS: list[Event] = [Here(), Polled(), Polling(), Waiting()]
 
 
-@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.floats(0.0, 7.0), st.booleans(), st.booleans()), max_size=30))
+GAPS, ANSWERS = st.floats(0.0, 7.0), st.sampled_from((0.0, 0.0, 3.0, 29.0, 31.0))
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), GAPS, st.booleans(), st.booleans(), ANSWERS), max_size=30))
 def test_it_is_in_doubt_from_a_silence_to_the_first_word_that_counts(
-    history: list[tuple[Event, float, bool, bool]],
+    history: list[tuple[Event, float, bool, bool, float]],
 ) -> None:
     """Against a list of all that was seen, looked through from the start each time."""
     member, owned = _member(True)
     seen: list[tuple[str, float]] = [("here", 0.0), ("polled", 0.0)]
     now = 0.0
-    for event, gap, started, taken in history:
+    for event, gap, started, taken, answer in history:
         now += gap
         owned[PLACE].started = started
         if isinstance(event, Here | Polled):
@@ -124,9 +139,10 @@ def test_it_is_in_doubt_from_a_silence_to_the_first_word_that_counts(
         asks = isinstance(event, Waiting | Polling) and started and _doubted(seen)
         assert bool(asked) == (asks and now >= _next_question(seen))
         if asked:
+            now += answer
             member.step(Answered(taken), now)
             if isinstance(event, Waiting):
-                seen.append(("taken" if taken else "refused", now))
+                seen.append(("taken" if taken and answer < 30.0 else "refused", now))
         assert member.in_doubt == (started and _doubted(seen))
 
 
