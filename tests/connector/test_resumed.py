@@ -92,6 +92,11 @@ def deaf(consumer: OrderedConsumer, name: str) -> Deaf:
     return made
 
 
+def fill(kafka: KafkaUnderTest, topic: str) -> None:
+    """Its next records."""
+    send(kafka, topic, *[("k", str(number)) for number in range(CALLS)])
+
+
 def read(consumer: OrderedConsumer, count: int) -> list[int | None]:
     """The offsets of so many records."""
     found: list[int | None] = []
@@ -108,7 +113,7 @@ def read(consumer: OrderedConsumer, count: int) -> list[int | None]:
 def consumer(kafka: KafkaUnderTest, topic_name: str) -> Any:
     """Of a topic of one partition, which has read its first records."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
-    send(kafka, topic_name, *[("k", str(number)) for number in range(CALLS)])
+    fill(kafka, topic_name)
     settings = {"group.id": topic_name, "auto.offset.reset": "earliest"}
     with OrderedConsumer({**kafka.client_config(), **settings}) as made:
         made.subscribe([topic_name])
@@ -126,7 +131,7 @@ def test_a_resume_that_the_library_drops_is_told_again(
     raw.lost = 1
     consumer.resume(here)
     assert raw.lost == 0
-    send(kafka, topic_name, *[("k", str(number)) for number in range(CALLS)])
+    fill(kafka, topic_name)
     assert read(consumer, CALLS) == list(range(CALLS, 2 * CALLS))
 
 
@@ -139,7 +144,7 @@ def test_a_pause_that_the_library_drops_is_told_again(
     raw.lost = 1
     consumer.pause(here)
     assert (raw.lost, raw.heard) == (0, [])
-    send(kafka, topic_name, *[("k", str(number)) for number in range(CALLS)])
+    fill(kafka, topic_name)
     until(lambda: not consumer.consume(1, 0.1) and bool(raw.heard), "the library is told again")
     assert [(place.topic, place.partition) for place in raw.heard[0]] == [(topic_name, 0)]
     consumer.resume(here)
@@ -158,6 +163,6 @@ def test_a_resume_that_is_dropped_as_a_partition_comes_back_is_told_again(
     until(lambda: not consumer.consume(1, 0.1) and not consumer.assignment(), "the partition is gone")
     consumer.resume(here)
     consumer.subscribe([topic_name])
-    send(kafka, topic_name, *[("k", str(number)) for number in range(CALLS)])
+    fill(kafka, topic_name)
     assert read(consumer, CALLS) == list(range(CALLS, 2 * CALLS))
     assert raw.lost == 0
