@@ -244,7 +244,8 @@ class Delivery:
         self._gates.open_what_may()
         self._progress.phase = Phase.REST
         self._status.explain()
-        self._fetch(wanted, wait)
+        # What a gate has let go must not wait for a record that follows.
+        self._fetch(wanted, 0.0 if self.out.ready else wait)
         self._members.see_growth()  # behind the poll: a revocation that waited there was told of
         self._intake.sort()
         if self._intake.saw_end():

@@ -19,8 +19,8 @@ from ..background import BackgroundThread
 
 # Seconds between two questions, at least and at most. In between: an eighth of the time for which nothing has moved, but
 # no less than a fiftieth of the whole wait. A commit is so noticed with little delay compared with what it took, at the
-# price of 31 requests in the first second where nothing moves, of 120 where each one finds progress, later of 10 a second.
-_SHORTEST, _LONGEST = 0.005, 0.1
+# price of 34 requests in the first second where nothing moves, of 112 where each one finds progress, later of 10 a second.
+_SHORTEST, _LONGEST = 0.002, 0.1
 # An origin where nothing has moved for a minute is hardly being worked at.
 _STILL, _STILL_PAUSE = 60.0, 0.25
 _TIMEOUT = 5.0
