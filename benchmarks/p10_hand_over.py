@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from keyorder import Layout, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 
@@ -27,6 +27,7 @@ KEYS = [k for k in (f"k{i}" for i in range(200)) if Layout(1, 2).home(k) != 0]
 RATE, BROKERS = 500.0, 3
 # Seconds between two changes: otherwise the next one's start, which loads the broker, falls into the hand-over.
 PAUSE = 0.5
+COMMITS = 200
 # What other systems publish as the interval at which a consumer looks whether it may go on behind a split.
 PUBLISHED = {"KCL": 10.0, "Flink Kinesis": 10.0, "Pravega": 30.0}
 MEMBER = """
@@ -86,6 +87,8 @@ class HandOver(Measure):
                 "From the moment at which the application is done with the last record at the old home (it calls poll() "
                 "again) and the first at the new home is acknowledged, to the moment at which another process is given it.",
                 f"The shortest published interval of a poll elsewhere is {quickest / 1e3:.0f} s; those were not run here.",
+                "A hand-over has one commit in it. The group's coordinator waits for more to write before it answers "
+                "(group.coordinator.append.linger.ms, 5 ms by default): what confluent-kafka's consumer waits for one is shown.",
             ],
             series={"hand-over, ms": sorted(times)},
         )
@@ -96,6 +99,7 @@ class HandOver(Measure):
         medians: list[float] = []
         slowest: list[float] = []
         cpu: list[float] = []
+        commits: list[float] = []
         for number in range(-1, bench.repeats):
             bench.say(name + (f"run {number + 1} of {bench.repeats}" if number >= 0 else "warm-up"))
             meter = bench.meter()
@@ -106,11 +110,13 @@ class HandOver(Measure):
                 medians.append(percentile(found, 0.5))
                 slowest.append(percentile(found, 0.99))
                 cpu.append(cost.cpu)
+                commits.append(percentile(_commits(bench), 0.5))
         p50, p99 = percentile(times, 0.5), percentile(times, 0.99)
         figures = [
             Figure(f"{name}hand-over, p50", "ms", Spread.of(medians)),
             Figure(f"{name}hand-over, p99", "ms", Spread.of(slowest)),
             Figure(f"{name}cpu", "s", Spread.of(cpu)),
+            Figure(f"{name}a commit alone, confluent-kafka, p50", "ms", Spread.of(commits)),
         ]
         goals = [
             Goal(f"{name}p50 <= 8 ms", f"{p50:.1f} ms", p50 <= 8),
@@ -228,6 +234,20 @@ class _Writer(threading.Thread):
         if not all(self._acknowledged):
             raise RuntimeError("a record failed: the figures would leave it out")
         return self._acknowledged
+
+
+def _commits(bench: Bench) -> list[float]:
+    """Milliseconds of each commit of a stock consumer, one after the other."""
+    topic = bench.topic("commits")
+    TopicAdmin(bench.config).create(topic, 1)
+    consumer = Consumer({**bench.config, "group.id": topic, "enable.auto.commit": False})
+    took: list[float] = []
+    for offset in range(COMMITS):
+        began = clock.now()
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        took.append((clock.now() - began) * 1e3)
+    consumer.close()
+    return took
 
 
 def _hand_overs(acknowledged: Sequence[float], seen: Sequence[Sequence[float]]) -> list[float]:
