@@ -1,7 +1,11 @@
 """Named findings, and the collector that the checks report to.
 
-Ids that make a history invalid are R1..R12, A1..A10, A1', A4w and A13. Two are counted beside the
+Ids that make a history invalid are R1..R12, A1..A10, A1', A4w and A13. Three are counted beside the
 verdict and do not decide it:
+
+- `R6'`: a value that stands twice, and that was on its way while its writer's client library began a new
+  producer epoch. librdkafka then writes again what was not acknowledged yet (its issue 4953), and no broker
+  can know it; nothing around the library can keep it from that.
 
 - `A7z`: an overlap whose first owner was a zombie: it had lost the partition (revoke, lost, session
   expiry) and was still inside the application. No client can take a record back from a running
@@ -18,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-OBSERVED = frozenset({"A7z", "A9'"})
+OBSERVED = frozenset({"A7z", "A9'", "R6'"})
 KEPT_PER_ID = 1_000
 
 

@@ -11,7 +11,7 @@ that the group must get: in the log or trimmed, not compacted away, at or above 
 | A3 | a record that nobody invoked, or bytes that are no value of this run, was delivered |
 | A4 | pos(x) < pos(y) and first(y) < first(x); rebalances excuse nothing. Once per such x |
 | A4w | the same along each writer's own order |
-| A5 | while an actor's ownership goes on without a gap, pos does not rise, and it has not sought |
+| A5 | while an actor's ownership goes on without a gap, pos does not rise, it has not sought, and the place is no R6' |
 | A6 | in the same frame an obliged record is jumped over that lay in a partition the actor owned throughout; or the first delivery of a key in a period passes over a record of it at or above the committed offset that nobody has finished |
 | A7 | the deliver intervals of two records of a key by different actors intersect |
 | A7z | the same, and the one that started first had lost its partition before the other started |
@@ -154,7 +154,8 @@ class GroupChecks:
                 continue
             there = order.pos[previous.vid]
             place = (delivery.partition, delivery.offset)
-            if here < there or (here == there and place == (previous.partition, previous.offset)):
+            falls = here < there and place not in self._truth.rewritten
+            if falls or (here == there and place == (previous.partition, previous.offset)):
                 detail = f"{self._truth.name(delivery.vid)} after {self._truth.name(previous.vid)}"
                 self._report("A5", delivery.vid, place, detail)
             for vid in order.members[stream][there + 1 : here]:

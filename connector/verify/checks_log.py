@@ -8,6 +8,7 @@
 | R4 | one writer's records of a key stand in another order than they were sent |
 | R5 | a was acknowledged before b was invoked, by any writers, and yet b stands before a in L_k |
 | R6 | one value stands at two places or more (once per extra place) |
+| R6' | the same, of a value that was on its way while its writer's client library began a new producer epoch |
 | R7 | two readers, or a reader and an acknowledgement, name different values for one place, or a record in the log was acknowledged or delivered from a place where it does not stand |
 | R8 | acknowledged and not in the log (nor trimmed, nor outlived in a compacted log) |
 | R9 | reported as definitely failed, and in the log |
@@ -143,8 +144,9 @@ def _duplicates(truth: Truth, findings: Findings) -> None:
     for found in truth.found:
         place = first.setdefault(found.vid, (found.partition, found.offset))
         if place != (found.partition, found.offset):
+            again = (found.partition, found.offset) in truth.rewritten
             detail = f"{truth.name(found.vid)} is also at {place}"
-            findings.add("R6", truth.key(found.vid), found.partition, found.offset, detail)
+            findings.add("R6'" if again else "R6", truth.key(found.vid), found.partition, found.offset, detail)
 
 
 def _one_value_per_place(truth: Truth, findings: Findings) -> None:

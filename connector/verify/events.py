@@ -17,6 +17,7 @@ A **history** is a row of events on one clock that all processes of one machine 
     [t, "so", key, seq, partition, offset]      send-ok; offset -1: acknowledged, place not told
     [t, "sf", key, seq]                         send-fail: definitely not written
     [t, "su", key, seq]                         send-unknown: once or not at all
+    [t, "ne"]                                   the writer's client library begins a new producer epoch
     [t, "as" | "re" | "lo", [partition, ...]]   assign, revoke, lost
     [t, "ds" | "de", partition, offset, run, writer, key, seq]   deliver-start, deliver-end
     [t, "ds" | "de", partition, offset]         the same for bytes that are no value of ours
@@ -65,6 +66,7 @@ class Kind(IntEnum):
     SEEK = 13
     CRASH = 14
     RESTART = 15
+    NEW_EPOCH = 16
 
 
 @lru_cache(maxsize=65_536)

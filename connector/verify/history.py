@@ -215,6 +215,8 @@ class _Reader:
                 self._add(t, _OWNERSHIP[code], actor, group, partition)
         elif code == "co":
             self._add(t, _COMMITS[event[4]], actor, group, event[2], event[3])
+        elif code == "ne":
+            self._add(t, Kind.NEW_EPOCH, actor, group)
         elif code == "se":
             self._add(t, Kind.SEEK, actor, group, event[2], event[3])
         else:

@@ -84,6 +84,10 @@ class Recorder:
         """The record may be there once or not at all."""
         self._put(f'"su",{_quote(key)},{seq}')
 
+    def new_epoch(self) -> None:
+        """The client library begins a new producer epoch: what was not acknowledged yet, it may write a second time."""
+        self._put('"ne"')
+
     # Consumers.
 
     def assign(self, partitions: Iterable[int]) -> None:

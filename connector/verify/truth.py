@@ -4,7 +4,7 @@
   offset, key, value, epoch header or None). A row with a null value (a move tombstone) is no record.
 - **L_k**: the records of key k by (segment of k's chain of homes, offset). A record that lies in no
   segment is a stray: the log checks name it (R1, R3), and it has no place in L_k. pos(x) is x's index
-  in L_k; a value that stands twice has the first of its places (R6 names it).
+  in L_k; a value that stands twice has the first of its places (R6 or R6' names it).
 - Records with a null key have no order, but they count in everything else. Their value's key is "" by
   convention: where the log was trimmed, nothing else tells that they had none.
 - **Copies**: where a retired partition's values were re-homed, `copies` names the places of the copies and
@@ -44,6 +44,7 @@ class Send:
     partition: int = -1
     offset: int = -1
     told: int = -1  # when the writer learned that the send may not be there: an error, or its own end
+    again: bool = False  # on its way while the client library began a new producer epoch: it may be written twice
 
 
 class Found(NamedTuple):
@@ -93,6 +94,7 @@ class Truth:
     log_starts: Mapping[int, int]
     compacted: bool
     copies: list[tuple[int, int, int]] = field(default_factory=list)  # (vid, partition, offset)
+    rewritten: set[tuple[int, int]] = field(default_factory=set)  # second places that a new producer epoch explains
 
     def name(self, vid: int) -> str:
         """How details speak of a record."""
@@ -126,6 +128,9 @@ def read_sends(history: History) -> dict[int, Send]:
                 if kind is not Kind.SEND_OK:
                     send.told = event.at
                 open_of.get(event.actor, set()).discard(vid)
+        elif kind is Kind.NEW_EPOCH:
+            for open_vid in open_of.get(event.actor, ()):
+                sends[open_vid].again = True
         elif kind in (Kind.CRASH, Kind.RESTART, Kind.OPEN):
             # A writer that comes back knows that it does not know: its open sends were told.
             for open_vid in open_of.pop(event.actor, ()):
@@ -178,6 +183,9 @@ def build(
         ghosts = [row for row in gone if row[0] not in truth.trimmed]
         places += _outlived(truth, places, ghosts)
     _arrange(truth, places, nameless)
+    for vid, partition, offset, _, _ in truth.found:
+        if (partition, offset) != truth.place[vid] and vid in truth.sends and truth.sends[vid].again:
+            truth.rewritten.add((partition, offset))
     return truth
 
 

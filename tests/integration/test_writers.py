@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Message
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
+from keyorder.connector.verify.events import Kind
+from keyorder.connector.verify.history import load
 from keyorder.partitioner.errors import IneligibleWriterError, WriterLateError
 from support.cluster import KafkaUnderTest
+from support.holding import until
 from support.workload import Workload, assert_in_order
 
 QUICK = {"keyorder.view.age.ms": "400"}
@@ -249,3 +252,16 @@ def test_two_adopters_at_once_agree(kafka: KafkaUnderTest, topic_name: str) -> N
     description = TopicAdmin(kafka.client_config()).describe(topic_name)
     assert len(description.epochs) == 1
     assert description.layout.initial == description.layout.count == 3
+
+
+def test_a_history_tells_when_the_client_library_begins_a_new_producer_epoch(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """It does so when a record is refused, here as too large. What it may write twice is known by that."""
+    with Workload(kafka, tmp_path, topic_name, 1, config={**QUICK, "max.message.bytes": "50"}) as run:
+        run.writer("w1", rate=100, config=SHORT_LEASE)
+
+        until(lambda: b',"ne"]' in (tmp_path / "w1.jsonl").read_bytes(), "a new epoch")
+
+        history = load([tmp_path / "w1.jsonl"])
+        assert Kind.SEND_OK not in {event.kind for event in history.events()}

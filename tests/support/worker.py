@@ -10,6 +10,7 @@ from __future__ import annotations
 import faulthandler
 import itertools
 import json
+import logging
 import random
 import signal
 import sys
@@ -43,6 +44,20 @@ def say(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)
 
 
+class NewEpochs(logging.Handler):
+    """Notes in the history when the client library begins a new producer epoch, by what it logs of idempotence."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self.logger = logging.Logger("client library", logging.DEBUG)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if " epoch bump " in record.getMessage():
+            self._recorder.new_epoch()
+
+
 def write(spec: dict[str, Any], done: threading.Event) -> None:
     """Send numbered records of the spec's keys at its rate, until told to stop or `count` are sent.
 
@@ -53,10 +68,9 @@ def write(spec: dict[str, Any], done: threading.Event) -> None:
     seqs = dict.fromkeys(keys, 0)
     recorder = Recorder(spec["history"], spec["actor"], run=spec["run"])
     stock = spec.get("stock")
+    config = {**spec["config"], "debug": "eos", "logger": NewEpochs(recorder).logger}
     producer: Any = (
-        Producer({**spec["config"], "partitioner": stock, "enable.idempotence": True})
-        if stock
-        else OrderedProducer(spec["config"])
+        Producer({**config, "partitioner": stock, "enable.idempotence": True}) if stock else OrderedProducer(config)
     )
     interval = 1 / spec["rate"]
     limit = spec.get("count")

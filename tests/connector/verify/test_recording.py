@@ -57,6 +57,7 @@ def test_every_kind_of_event_is_loaded_as_it_was_recorded(tmp_path: Path) -> Non
         writer.send_ok(value.key, 1, 2, 7)
         writer.send_fail(value.key, 2)
         writer.send_unknown(value.key, 3)
+        writer.new_epoch()
         reader.assign([2, 3])
         reader.deliver_start(2, 7, value)
         reader.deliver_end(2, 7, value)
@@ -76,6 +77,7 @@ def test_every_kind_of_event_is_loaded_as_it_was_recorded(tmp_path: Path) -> Non
         (Kind.SEND_OK, "w", 2, 7, 0),
         (Kind.SEND_FAIL, "w", -1, -1, 1),
         (Kind.SEND_UNKNOWN, "w", -1, -1, 2),
+        (Kind.NEW_EPOCH, "w", -1, -1, -1),
         (Kind.ASSIGN, "c", 2, -1, -1),
         (Kind.ASSIGN, "c", 3, -1, -1),
         (Kind.DELIVER_START, "c", 2, 7, 0),

@@ -123,6 +123,34 @@ def test_a_revoke_with_a_refused_commit_is_excused_where_that_is_asked_for(told_
     assert s.judge(refusals_excuse=True).counts == {"A10": 1}
 
 
+@pytest.mark.parametrize("when", ["none", "before", "between", "behind", "another writer's"])
+def test_a_batch_written_again_is_observed_where_a_new_producer_epoch_explains_it(when: str) -> None:
+    """Only what was on its way when its own writer's client library began the epoch; anything else is an illegal duplicate."""
+    s = Script()
+
+    def epoch(at: str) -> None:
+        if when == at:
+            s.case.events.append(Ev(Kind.NEW_EPOCH, "w"))
+
+    epoch("before")
+    recs = [Rec(0, offset, Value("r", "w", "k", seq), None, True) for offset, seq in ((0, 1), (1, 2))]
+    s.case.events += [Ev(Kind.SEND_INVOKE, "w", value=rec.value) for rec in recs]
+    epoch("between")
+    if when == "another writer's":
+        s.case.events.append(Ev(Kind.NEW_EPOCH, "v"))
+    s.case.events += [Ev(OK, "w", "", 0, rec.offset + 2, rec.value) for rec in recs]
+    epoch("behind")
+    again = [Rec(0, rec.offset + 2, rec.value, None, True) for rec in recs]
+    s.case.log += recs + again
+    s.on(Kind.ASSIGN, "c1").gets("c1", *recs, *again)
+
+    verdict = s.judge()
+
+    assert verdict.valid is (when == "between"), verdict.summary()
+    assert verdict.counts == ({"R6'": 2} if when == "between" else {"R6": 2, "A5": 1})
+    assert verdict.illegal_duplicates == (0 if when == "between" else 2)
+
+
 def test_a_replay_that_skips_is_a_skip() -> None:
     """The records delivered again are contiguous: one left out between two others is A6."""
     s = Script()
