@@ -229,12 +229,15 @@ def identify(
     may be about to make it. ask_controller: only if the controller knows the topic, or does not say, so that a misspelt name
     is told at once.
     """
-    # One that has just died takes its answer with it: a second try goes to another one.
-    try:
-        cluster = patiently(lambda: _listed(admin, bootstrap_servers, min(timeout, _PATIENCE)), timeout)
-    except BrokerUnreachableError as error:
-        raise explained(admin, error) from error
-
+    # Not by a list of topics, which grows with what others have in the cluster.
+    cluster = answered(
+        admin,
+        lambda seconds: admin.describe_cluster(request_timeout=seconds),
+        "describe",
+        "the cluster",
+        bootstrap_servers,
+        timeout,
+    )
     may_come = cache(lambda: not ask_controller or known_to_controller(admin, topic) is not False)
     found = Attempts(
         stop=stop_after_delay(just_made), wait=wait_fixed(0.1), reraise=True,

@@ -260,15 +260,6 @@ class ControlReader:
         """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
         return list(reading_to_end(self, slots, timeout, self._bootstrap))
 
-    def await_message(self, wanted: Callable[[ControlMessage], bool], timeout: float) -> ControlMessage:
-        """Read on until such a message shows. Raises BrokerUnreachableError after `timeout` seconds."""
-        deadline = clock.now() + timeout
-        while clock.now() < deadline:
-            for message in self.poll(0.1):
-                if wanted(message):
-                    return message
-        raise BrokerUnreachableError(self._bootstrap, f"a record just written did not show within {timeout:.0f} s")
-
     def close(self) -> None:
         """Leave nothing behind."""
         self._consumer.close()
@@ -327,10 +318,23 @@ def reading_to_end(
     """As ControlReader.read_to_end, each record as it comes."""
     deadline = clock.now() + timeout
     look = reader.look(slots, timeout)
+    yield from reader.poll(0)  # what is there already needs no waiting
     while not reader.reached(look):
         if clock.now() >= deadline:
             raise BrokerUnreachableError(bootstrap_servers, "the control topics could not be read to their end")
         yield from reader.poll(0.02) or reader.pass_markers(look)
+
+
+def await_message(
+    reader: Reading, wanted: Callable[[ControlMessage], bool], timeout: float, bootstrap_servers: str
+) -> ControlMessage:
+    """Read on until such a message shows. Raises BrokerUnreachableError after `timeout` seconds."""
+    deadline = clock.now() + timeout
+    while clock.now() < deadline:
+        for message in reader.poll(0.1):
+            if wanted(message):
+                return message
+    raise BrokerUnreachableError(bootstrap_servers, f"a record just written did not show within {timeout:.0f} s")
 
 
 def readable(config: Mapping[str, Any], slots: Iterable[Slot], timeout: float) -> list[ControlMessage]:

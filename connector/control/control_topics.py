@@ -13,7 +13,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the stubs f
 from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthorizedError, TopicNotFoundError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..kafka_errors import translate
-from ..metadata import cluster_metadata, patiently, topic_config, wait_for_partitions
+from ..metadata import cluster_metadata, partition_counts, patiently, topic_config, wait_for_partitions
+from ..refusals import explained
 from .rights import require_new
 
 PARTITIONS = 8
@@ -51,16 +52,18 @@ def existing(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) 
 
 def _not_seen(admin: AdminClient, bootstrap_servers: str, timeout: float) -> list[str]:
     """Control topics that the cluster does not show. Raises BrokerUnreachableError, ConfigError for foreign ones."""
-    topics = cluster_metadata(admin, bootstrap_servers, timeout).topics
-    for name in _BOTH & topics.keys():
-        count = len(topics[name].partitions)
+    try:
+        counts = partition_counts(admin, _BOTH, bootstrap_servers, timeout)
+    except BrokerUnreachableError as error:
+        raise explained(admin, error) from error
+    for name, count in counts.items():
         if count != PARTITIONS:
             raise ConfigError(
                 name,
                 f"it has {count} partitions, keyorder's has {PARTITIONS}",
                 "another program made it: remove it, or give keyorder a cluster where that name is free",
             )
-    return sorted(_BOTH - topics.keys())
+    return sorted(_BOTH - counts.keys())
 
 
 def ensure(admin: AdminClient, bootstrap_servers: str, timeout: float = 20.0) -> None:

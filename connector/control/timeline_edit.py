@@ -9,7 +9,7 @@ from ...partitioner.epochs import OpenChange
 from ...partitioner.errors import PeerError, UnmanagedTopicError
 from ...partitioner.records.control_records import require_known_timeline, timeline_key
 from ...partitioner.timeline import Timeline
-from .control_reader import ControlMessage, ControlReader, readable
+from .control_reader import ControlMessage, ControlReader, await_message, readable
 from .control_topics import timeline_slot
 from .timeline_writer import TimelineWriter
 
@@ -94,7 +94,7 @@ def edit(
         edited = change(timeline)
         if edited != timeline:
             writer.write(edited, "edit")
-            reader.await_message(lambda message: message.record == edited, 30.0)
+            await_message(reader, lambda message: message.record == edited, 30.0, str(config.get("bootstrap.servers")))
         return edited
     finally:
         writer.close()

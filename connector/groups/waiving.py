@@ -7,7 +7,7 @@ from typing import Any
 
 from ...partitioner.records.control_records import Waiver, timeline_key, waiver_key, waiver_of_key
 from ...partitioner.timeline import Timeline
-from ..control.control_reader import ControlMessage, ControlReader, readable
+from ..control.control_reader import ControlMessage, ControlReader, await_message, readable
 from ..control.control_topics import timeline_slot
 from ..control.timeline_edit import ChangeOpenError
 from ..control.timeline_writer import TimelineWriter
@@ -62,7 +62,7 @@ def _write(
         reader.add([timeline_slot(topic)])
         reader.read_to_end()
         write(writer)
-        reader.await_message(shows, 30.0)
+        await_message(reader, shows, 30.0, str(config.get("bootstrap.servers")))
     finally:
         writer.close()
         reader.close()

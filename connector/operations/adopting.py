@@ -27,9 +27,11 @@ from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
 from .. import clock
 from ..acting_user import acting_user
 from ..config import JUST_MADE
-from ..control.control_reader import ControlReader
+from ..control.control_reader import ControlReader, await_message, reading_to_end
 from ..control.control_topics import timeline_slot
 from ..control.timeline_writer import TimelineWriter, UnknownResultError
+from ..link import ClusterLink, ControlSubscription
+from ..log_offsets import LogOffsets
 from ..metadata import identify
 from ..settings import milliseconds
 from .key_sample import sample_keys
@@ -39,14 +41,18 @@ _LOGGER = logging.getLogger("keyorder.admin")
 
 VIEW_AGE = "keyorder.view.age.ms"
 _NEWEST = 200
+_READ_WITHIN = 10.0  # seconds for what a control topic holds already
+_Reader = ControlReader | ControlSubscription
 #: Set by an adoption with `accept_misplaced`: when, by whom, and what the records showed.
 ACCEPTED = "keyorder.accepted.misplaced"
 
 
-def look(config: Mapping[str, Any], topic: str, partitions: int, timeout: float = 20.0) -> KeySample:
+def look(
+    config: Mapping[str, Any], topic: str, partitions: int, timeout: float = 20.0, offsets: LogOffsets | None = None
+) -> KeySample:
     """The sample from which a topic's hash is chosen. Raises as `sample_keys`; its NotAuthorizedError says who can look."""
     try:
-        return sample_keys(config, topic, partitions, timeout=timeout)
+        return sample_keys(config, topic, partitions, timeout=timeout, offsets=offsets)
     except NotAuthorizedError as error:
         raise NotAuthorizedError(
             "adopt",
@@ -60,7 +66,8 @@ class Adoption:
     """One topic's. layout: the present count over itself when None. again: replace the timeline of a deleted topic.
 
     hash: only under this one; the one that the topic's records show when None. accept_misplaced: also where records lie
-    elsewhere. new: the topic was just created by the caller, so there is nothing to look at.
+    elsewhere. new: the topic was just created by the caller, so there is nothing to look at. link: whose clients read, which
+    are there already; clients of its own if None.
     sample: what was looked at, None while nothing was.
     """
 
@@ -75,11 +82,12 @@ class Adoption:
         hash: str | None = None,
         accept_misplaced: bool = False,
         new: bool = False,
+        link: ClusterLink | None = None,
     ) -> None:
         self._config, self._admin, self._topic = config, admin, topic
         self._servers = str(config.get("bootstrap.servers"))
         self._layout, self._settings, self._again = layout, settings or {}, again
-        self._hash, self._accept, self._new = hash, accept_misplaced, new
+        self._hash, self._accept, self._new, self._link = hash, accept_misplaced, new, link
         self.sample: KeySample | None = None
 
     def run(self, timeout: float) -> None:
@@ -88,7 +96,7 @@ class Adoption:
         deadline = clock.now() + timeout
         while True:
             writer = TimelineWriter(self._config, self._topic, timeout)
-            reader = ControlReader(self._config, fetch_wait_ms=50)
+            reader = self._reader()
             try:
                 self._once(writer, reader, deadline)
                 return
@@ -101,14 +109,21 @@ class Adoption:
                 writer.close()
                 reader.close()
 
-    def _once(self, writer: TimelineWriter, reader: ControlReader, deadline: float) -> None:
+    def _reader(self) -> _Reader:
+        if self._link is None:
+            return ControlReader(self._config, fetch_wait_ms=50)
+        return self._link.subscribe(lambda key: key == timeline_key(self._topic))
+
+    def _once(self, writer: TimelineWriter, reader: _Reader, deadline: float) -> None:
         """One try under the topic's transactional id. Two adopters agree: the second reads the first's timeline."""
         topic = self._topic
         writer.start()
-        reader.add([timeline_slot(topic)])
+        slots = [timeline_slot(topic)]
+        reader.add(slots)
         awaited = min(JUST_MADE, max(0.0, deadline - clock.now()))
         identity = identify(self._admin, topic, self._servers, just_made=awaited)
-        found = [m.record for m in reader.read_to_end() if m.key == timeline_key(topic)]
+        read = reading_to_end(reader, slots, _READ_WITHIN, self._servers)
+        found = [m.record for m in read if m.key == timeline_key(topic)]
         if found and isinstance(found[-1], Timeline):
             stale = found[-1].topic_id != identity.topic_id and self._again
             if not stale:
@@ -138,7 +153,7 @@ class Adoption:
         )
         writer.write(timeline, "adopt")
         # A transaction is decided before its markers are written: "committed" is not "visible" yet.
-        reader.await_message(lambda message: message.key == timeline_key(topic), deadline - clock.now())
+        await_message(reader, lambda m: m.key == timeline_key(topic), deadline - clock.now(), self._servers)
         if not self._new:
             _LOGGER.info("%s: adopted with hash %s (%s), by %s", topic, layout.hash, sample, acting_user())
         physical = identify(self._admin, topic, self._servers, just_made=awaited).partitions
@@ -149,7 +164,7 @@ class Adoption:
             )
 
     def _take_back(
-        self, timeline: Timeline, physical: int, writer: TimelineWriter, reader: ControlReader, deadline: float
+        self, timeline: Timeline, physical: int, writer: TimelineWriter, reader: _Reader, deadline: float
     ) -> None:
         """Bring a topic that was released under management again, with its old timeline.
 
@@ -171,11 +186,12 @@ class Adoption:
         if misplaced:
             back = replace(back, settings={**back.settings, ACCEPTED: f"{when_and_who()}: {sample}"})
         writer.write(back, "adopt")
-        reader.await_message(lambda message: message.record == back, deadline - clock.now())
+        await_message(reader, lambda message: message.record == back, deadline - clock.now(), self._servers)
         _LOGGER.info("%s: under management again, was released %s", topic, timeline.released)
 
     def _look(self, partitions: int) -> KeySample:
-        self.sample = look(self._config, self._topic, partitions)
+        offsets = None if self._link is None else self._link.offsets
+        self.sample = look(self._config, self._topic, partitions, offsets=offsets)
         return self.sample
 
 

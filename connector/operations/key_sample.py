@@ -22,24 +22,30 @@ _LOOKS_BACK = (16, 256)
 
 
 def sample_keys(
-    config: Mapping[str, Any], topic: str, partitions: int, records: int = 1_000, timeout: float = 20.0
+    config: Mapping[str, Any],
+    topic: str,
+    partitions: int,
+    records: int = 1_000,
+    timeout: float = 20.0,
+    offsets: LogOffsets | None = None,
 ) -> KeySample:
     """The newest and the oldest records of every partition, some `records` in all. Joins no group, commits nothing.
 
     It reads with read_uncommitted: who placed a record of an aborted transaction placed the others too, and behind an open
     one read_committed would show nothing. An empty topic is not read, so its user needs no right to.
 
-    timeout: in seconds. Raises NotAuthorizedError, BrokerUnreachableError (a partition with records showed none in time)
-    and Kafka's own.
+    timeout: in seconds. offsets: lists offsets, as the same user; a client of its own if None.
+    Raises NotAuthorizedError, BrokerUnreachableError (a partition with records showed none in time) and Kafka's own.
     """
     sampler = KeySampler(topic, partitions)
-    logs = LogOffsets(config)
+    logs = offsets or LogOffsets(config)
     deadline = clock.now() + timeout
     try:
         places = [(topic, p) for p in range(partitions)]
         starts, ends = logs.earliest(places, timeout), logs.high_watermarks(places, timeout)
     finally:
-        logs.close()
+        if logs is not offsets:
+            logs.close()
     spans = {p: (starts[topic, p], ends[topic, p]) for _, p in places if starts[topic, p] < ends[topic, p]}
     if not spans:
         return sampler.sample()

@@ -11,9 +11,9 @@ from ...partitioner.writers.sending import TopicSending
 from ..config import connection_of
 from ..control.control_topics import ensure
 from ..control.rights import require_controller
+from ..link import ClusterLink
 from ..metadata import identify, is_compacted, patiently
 from ..operations.adopting import Adoption
-from ..refusals import ClusterAdmin
 from .held_record import Record
 from .log_starts import LogStarts
 from .tombstoning import MoveTombstones
@@ -24,17 +24,21 @@ _ADOPTION = 30.0
 
 
 class TopicRegistration:
-    """Lets topics in, once per topic and process. topics: where they are put. config: the producer's, as it is now."""
+    """Lets topics in, once per topic and process. topics: where they are put. config: the producer's, as it is now.
+
+    link: the producer's.
+    """
 
     def __init__(
         self,
         config: dict[str, Any],
+        link: ClusterLink,
         session: WriterSession,
         tombstones: MoveTombstones,
         log_starts: LogStarts,
         topics: dict[str, TopicSending[Record]],
     ) -> None:
-        self._config, self._session = config, session
+        self._config, self._link, self._session = config, link, session
         self._tombstones, self._log_starts, self._topics = tombstones, log_starts, topics
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._missing: set[str] = set()  # waited for in vain: whoever goes on sending there does not wait each time
@@ -68,13 +72,17 @@ class TopicRegistration:
     def _adopt(self, topic: str) -> None:
         """As TopicAdmin.adopt, which describes the topic too: half of its time."""
         config = connection_of(self._config)
-        admin = ClusterAdmin(config)
-        require_controller(admin, self._bootstrap)
-        Adoption(config, admin, topic).run(_ADOPTION)
+        link = ClusterLink(config)  # a share of its own, which ends with the adoption
+        try:
+            admin = link.admin.client
+            require_controller(admin, self._bootstrap)
+            Adoption(config, admin, topic, link=link).run(_ADOPTION)
+        finally:
+            link.close()
 
     def _look_up(self, topic: str) -> TopicIdentity:
-        """See that the topic and the control topics are there, through a client that knows no dead broker yet."""
-        admin = ClusterAdmin(self._config)
+        """See that the topic and the control topics are there."""
+        admin = self._link.admin.client
         patience = 0.0 if topic in self._missing else self._session.settings.propagation
         try:
             identity = identify(admin, topic, self._bootstrap, 5.0, just_made=patience)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import linecache
+import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -547,3 +549,34 @@ def test_users_of_other_rights_share_nothing(different: str) -> None:
     changed = {different: other[different]} if different != "none" else {"client.id": "another"}
     assert (_identity(config) == _identity({**config, **changed})) == (different == "none")
     assert _identity(config) == _identity(dict(reversed(config.items())))
+
+
+def made(config: dict[str, str]) -> int:
+    """How many clients of the library this process has made until now: each is told by its number in what it logs."""
+    said: list[str] = []
+    logger = logging.Logger("probe", logging.DEBUG)
+    logger.addHandler(handler := logging.Handler())
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    probe = Producer({**config, "debug": "conf", "logger": logger})
+    until(lambda: bool(probe.poll(0.1) or said), "a line of the library's log")
+    found = re.search(r"rdkafka#producer-(\d+)", said[0])
+    assert found is not None, said
+    return int(found[1])
+
+
+def test_the_first_records_of_many_topics_open_one_client_each(
+    kafka: KafkaUnderTest, topic_name: str, alone: None
+) -> None:
+    """The adopter's, which has the topic's transactional id. All else goes through the clients that the process has."""
+    config, topics = kafka.client_config(), [f"{topic_name}-{n}" for n in range(6)]
+    admin = kafka.admin()
+    for created in admin.create_topics([NewTopic(topic, 2, 1) for topic in topics]).values():
+        created.result(30)
+    with OrderedProducer(config) as producer:
+        producer.produce(topics[0], b"v", b"k")
+        before = made(config)
+        for topic in topics[1:]:
+            producer.produce(topic, b"v", b"k")
+
+        assert made(config) - before - 1 == len(topics) - 1
+        assert producer.flush(60) == 0
