@@ -51,8 +51,9 @@ _ASK_AGAIN = 0.5
 _SOON, _LATE = 0.1, 5.0
 # Whether something is to be proven hangs on all that moves, so it is looked at in every turn, as long as that costs little.
 # After a look that took longer, t, the next one waits for _BRISK * t where the application has done something or a timeline has
-# changed, and for _CALM * t where nothing tells of anything, but not for more than _AT_LEAST. Seconds.
-_CHEAP, _BRISK, _CALM, _AT_LEAST = 0.0002, 10.0, 50.0, 0.5
+# changed, and for _CALM * t where nothing tells of anything, but not for more than _AT_LEAST. For _EAGER * t where records wait
+# at a gate for what the application has done, and there is nothing else to give it. Seconds.
+_CHEAP, _EAGER, _BRISK, _CALM, _AT_LEAST = 0.0002, 2.0, 10.0, 50.0, 0.5
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY, KafkaError._FATAL}
 _PASSING = {
     *COORDINATOR_MOVES,
@@ -187,22 +188,24 @@ class Committer:
             self._callbacks.raises(self._translated(error))
         self._told(error, results)
 
-    @property
-    def prove_at(self) -> float:
+    def prove_at(self, starved: bool) -> float:
         """When `flush_and_prove` looks again. Seconds of the clock."""
         if self._proof_took < _CHEAP:
             return 0.0
-        return self._proved_at + min((_BRISK if self.stirred else _CALM) * self._proof_took, _AT_LEAST)
+        times = _CALM if not self.stirred else _EAGER if starved and self._gates.busy else _BRISK
+        return self._proved_at + min(times * self._proof_took, _AT_LEAST)
 
-    def flush_and_prove(self) -> None:
+    def flush_and_prove(self, starved: bool = False) -> None:
         """Where a position has passed a cut: let the application flush, then commit the position with the epoch.
 
         Also commits the start of a partition that had no commit: from then on it counts as processed up to there. What a
         callback raises is raised after the client library's poll; its flush is not proven, and asked for again.
+
+        starved: there is nothing to give the application now.
         """
         self._learn_unknown()
         began = clock.now()
-        if began < self.prove_at:
+        if began < self.prove_at(starved):
             return
         self.stirred = False
         due: dict[PartitionState, int] = {}

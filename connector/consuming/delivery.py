@@ -239,7 +239,7 @@ class Delivery:
             raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
         self.move(self._members.stopped.look)
         self._members.starts.find()
-        self._commits.flush_and_prove()
+        self._commits.flush_and_prove(self._starved)
         self._progress.phase = Phase.MOVING
         self._gates.open_what_may()
         self._progress.phase = Phase.REST
@@ -351,9 +351,14 @@ class Delivery:
             self._fetching.begin_anew()
             self._progress.phase = Phase.REST
 
+    @property
+    def _starved(self) -> bool:
+        """Whether there is nothing to give the application: the library had nothing, and no gate has let anything go."""
+        return self._idle and not self.out.ready
+
     def _patience(self, deadline: float | None, now: float) -> float:
         """How long the client library may block: short while a gate is closed or a change is near."""
         wait = self._waits.wait([*self._gates.awaited(), *self._members.awaited()], now)
-        if self._commits.stirred and self._commits.prove_at > now:
-            wait = min(wait, self._commits.prove_at - now)  # a proof may be owed that others wait for
+        if self._commits.stirred and (due := self._commits.prove_at(self._starved)) > now:
+            wait = min(wait, due - now)  # a proof may be owed that others wait for
         return wait if deadline is None else max(0.0, min(wait, deadline - now))

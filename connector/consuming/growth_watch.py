@@ -66,7 +66,7 @@ class GrowthWatch(Background):
         self._complete: Counts | None = None
         self._dealt = False
         self._joined_for: dict[tuple[str, int], tuple[int, float]] = {}  # how often, and from when on once more
-        self._next_at = inf
+        self._next_at = self._dealt_at = inf
         self._due = self.found = False
 
     def follow(self, topics: Collection[str]) -> None:
@@ -89,16 +89,19 @@ class GrowthWatch(Background):
 
     def tick(self, now: float) -> None:
         """Wake it when that is due."""
-        if now >= self._next_at:
-            self._next_at = inf  # until the thread has its answer
+        if now >= min(self._next_at, self._dealt_at):
+            self._next_at = self._dealt_at = inf  # until the thread has its answer
             self.wake()
 
     def assigned(self) -> None:
-        """The group has dealt out its partitions anew: an eager member sees whether all are somebody's now."""
+        """The group has dealt out its partitions anew: an eager member sees whether all are somebody's now.
+
+        Soon: while partitions start their answers are awaited, and a description of the group takes as long to read as theirs.
+        """
         if self._eager:
             self.revoked()
             self._dealt = False
-            self.wake()
+            self._dealt_at = clock.now() + _SOON
 
     def revoked(self) -> None:
         """An eager member joins by itself now."""

@@ -251,6 +251,28 @@ def test_positions_from_before_a_reset_open_no_gate(kafka: KafkaUnderTest, topic
     second.close()
 
 
+def test_what_a_gate_waits_for_is_proven_soon_where_there_is_nothing_else_to_return(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of many partitions looks seldom, for each look costs. Here it never would, but for its own closed gate."""
+    for pause in ("_BRISK", "_CALM", "_AT_LEAST"):
+        monkeypatch.setattr(committing, pause, 1e12)
+    monkeypatch.setattr(committing, "_CHEAP", -1.0)
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    keys = [f"k{n}" for n in range(8)]
+    send(kafka, topic_name, *((key, "old") for key in keys))
+    admin.expand(topic_name, 2)
+    send(kafka, topic_name, *((key, "new") for key in keys))
+    config = group_config(kafka, topic_name, auto_commit_interval_ms=3_600_000)
+    with OrderedConsumer(config) as consumer:
+        consumer.subscribe([topic_name])
+
+        read(consumer, 2 * len(keys))
+
+        assert proven(kafka, topic_name, topic_name, 0)[1] == 1
+
+
 def test_a_new_epoch_is_proven_however_long_the_last_look_took(
     kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
