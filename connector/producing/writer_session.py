@@ -280,6 +280,7 @@ class WriterSession(threading.Thread):
 
         wait: for the next control record, as long as the writer has the patience. Raises what the writer cannot go on after.
         """
+        told = bool(self._told)
         while self._told:
             self._step(self._told.popleft())
         writer = self.writer
@@ -290,7 +291,8 @@ class WriterSession(threading.Thread):
             self._stirred.clear()
             return
         self._reader.add([self._slot, *(timeline_slot(topic) for topic in topics)])
-        for message in self._reader.poll(patience if wait else 0.0):
+        # Whoever has told something waits for what the writer makes of it, which the Tick below brings.
+        for message in self._reader.poll(patience if wait and not told else 0.0):
             self._take(message)
         self._take_reports()
         self._read_to_look()
