@@ -203,6 +203,15 @@ def prefetch_metadata(
                 client.list_topics(topic, timeout=left)
 
 
+def get_id(producer: Producer, topic: str) -> None:
+    """Let a new idempotent producer have its id soon. topic: one that is there, of which the broker is asked.
+
+    With each answer it asks for one, if the broker that it would ask is connected: that of the first answer is not, for it came
+    from the address that was given. By itself it asks half a second after it was made.
+    """
+    prefetch_metadata(producer, topic, questions=_QUESTIONS)
+
+
 def take_id(producer: Producer, topic: str, timeout: float) -> None:
     """`init_transactions(timeout)` of a new producer, sooner. topic: one that is there, of which the broker is asked.
 

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from ..config import connection_of
-from ..metadata import prefetch_metadata
+from ..metadata import get_id
 
 Told = Callable[[Any, Any], None]
 
@@ -69,5 +69,5 @@ class ControlWriter:
             client = self._client = Producer(
                 {**self._config, "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 10_000}
             )
-        prefetch_metadata(client, topic)
+        get_id(client, topic)
         return client

@@ -142,7 +142,13 @@ class OrderedProducer(cimpl.Producer):
         self._session = WriterSession(self._settings, self._writer, self._raw, self._lock, self._link, sending)
         self._unmanaged = UnmanagedTopics(self._link, self._settings)
         self._registration = TopicRegistration(
-            self._config, self._link, self._session, self._deliveries.tombstones, self._log_starts, self._topics
+            self._config,
+            self._raw,
+            self._link,
+            self._session,
+            self._deliveries.tombstones,
+            self._log_starts,
+            self._topics,
         )
         self._produce, self._told = self._raw.produce, self._deliveries.told
         self._closed = False

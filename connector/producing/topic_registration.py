@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from confluent_kafka import Producer
+
 from ...partitioner.errors import TopicNotFoundError, UnmanagedTopicError
 from ...partitioner.timeline import TopicIdentity
 from ...partitioner.writers.sending import TopicSending
@@ -12,7 +14,7 @@ from ..config import connection_of
 from ..control.control_topics import ensure
 from ..control.rights import require_controller
 from ..link import ClusterLink
-from ..metadata import identify, is_compacted, patiently
+from ..metadata import get_id, identify, is_compacted, patiently
 from ..operations.adopting import Adoption
 from .held_record import Record
 from .log_starts import LogStarts
@@ -26,19 +28,21 @@ _ADOPTION = 30.0
 class TopicRegistration:
     """Lets topics in, once per topic and process. topics: where they are put. config: the producer's, as it is now.
 
-    link: the producer's.
+    raw: the client that sends the records. link: the producer's.
     """
 
     def __init__(
         self,
         config: dict[str, Any],
+        raw: Producer,
         link: ClusterLink,
         session: WriterSession,
         tombstones: MoveTombstones,
         log_starts: LogStarts,
         topics: dict[str, TopicSending[Record]],
     ) -> None:
-        self._config, self._link, self._session = config, link, session
+        self._config, self._raw, self._link, self._session = config, raw, link, session
+        self._has_id = session.settings.transactional_id is not None  # init_transactions() sees to it there
         self._tombstones, self._log_starts, self._topics = tombstones, log_starts, topics
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._missing: set[str] = set()  # waited for in vain: whoever goes on sending there does not wait each time
@@ -66,6 +70,9 @@ class TopicRegistration:
         sending.timeline.check_identity(identity.topic_id, identity.cluster_id)
         if self._tombstones.clears(topic):
             self._log_starts.follow(topic, lambda: sending.timeline.highest_count)
+        if not self._has_id:
+            get_id(self._raw, topic)
+            self._has_id = True
         self._topics[topic] = sending
         return sending
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keyorder import TopicAdmin
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import NewTopic
+from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.control.control_topics import timeline_slot
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
@@ -104,3 +106,28 @@ def test_a_leader_dies_while_records_are_held(kafka3: KafkaUnderTest, topic_name
 def _leader(kafka: KafkaUnderTest, place: tuple[str, int]) -> int:
     topic, partition = place
     return int(kafka.admin().list_topics(topic, timeout=120).topics[topic].partitions[partition].leader)
+
+
+def test_topics_are_adopted_while_a_broker_that_the_producers_clients_know_is_away(
+    kafka3: KafkaUnderTest, topic_name: str
+) -> None:
+    """First records go through clients that the producer has had for a while. One after the other loses its broker."""
+    admin, topics = kafka3.admin(), [f"{topic_name}-{n}" for n in range(4)]
+    for created in admin.create_topics([NewTopic(topic, 3, 3) for topic in topics]).values():
+        created.result(60)
+    reports: list[KafkaError | None] = []
+    # A killed broker leads its partitions for nine seconds more.
+    patient = {"delivery.timeout.ms": 90_000, "keyorder.control.timeout.ms": 90_000}
+    with OrderedProducer({**kafka3.client_config(), **patient}) as producer:
+        producer.produce(topics[0], b"v", b"k", on_delivery=lambda error, _: reports.append(error))
+        for broker, topic in zip((1, 2, 3), topics[1:], strict=True):
+            kafka3.kill_broker(broker)
+
+            producer.produce(topic, b"v", b"k", on_delivery=lambda error, _: reports.append(error))
+
+            kafka3.start_broker(broker)
+            await_full_isr(kafka3)
+        assert producer.flush(180) == 0
+    assert reports == [None] * len(topics)
+    managed = TopicAdmin(kafka3.client_config())
+    assert all(managed.timeline(topic).newest.count == 3 for topic in topics)
