@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.control.control_topics import timeline_slot
+from keyorder.connector.metadata import patiently
 from support.cluster import KafkaUnderTest
 from support.workload import Workload, assert_in_order
 
@@ -123,6 +124,7 @@ def test_topics_are_adopted_while_a_broker_that_the_producers_clients_know_is_aw
         for broker, topic in zip((1, 2, 3), topics[1:], strict=True):
             kafka3.kill_broker(broker)
 
+            patiently(lambda topic=topic: producer.join(topic), 120)
             producer.produce(topic, b"v", b"k", on_delivery=lambda error, _: reports.append(error))
 
             kafka3.start_broker(broker)
