@@ -7,11 +7,13 @@ from functools import partial
 from keyorder import OrderedConsumer, OrderedProducer
 
 from .bare import read_bare
-from .columns import columns, ends, make, producer_settings, raw_consumer
+from .columns import columns, ends, make, producer_settings, raw_consumer, rows, send_all
 from .harness.bench import Bench
 from .harness.measure import Figure, Goal, Measure, Result
 
 BATCH = 1_000
+# A record's headers become objects when they are looked at; ours has to see whether one of them is its own.
+_HEADERS: list[tuple[str, str | bytes | None]] = [(f"trace-{n}", b"0123456789abcdef") for n in range(20)]
 
 
 class Consume(Measure):
@@ -23,14 +25,22 @@ class Consume(Measure):
     needs = ("pyarrow", "numba")
 
     def run(self, bench: Bench) -> Result:
-        """A topic that never changed, and one that has grown, where a part of the records carries the hint."""
+        """A topic that never changed, one that has grown, where a part of the records carries the hint, and one with headers."""
         count = 50_000 if bench.quick else 500_000
         figures: list[Figure] = []
         goals: list[Goal] = []
-        for grown in (False, True):
+        for what, grown, headers, wanted in (
+            ("topic that never changed", False, False, 1.0),
+            ("grown topic", True, False, 1.0),
+            ("topic that never changed, 20 headers", False, True, 0.9),
+        ):
             topic = make(bench, "read", grown)
             with OrderedProducer({**bench.config, **producer_settings()}) as producer:
-                producer.produce_arrow(topic, columns(count))
+                if headers:
+                    send_all(producer.produce, producer.poll, topic, rows(count // 5), headers=_HEADERS)
+                    producer.flush()
+                else:
+                    producer.produce_arrow(topic, columns(count))
             total = sum(ends(bench, topic).values())
 
             def ours(topic: str = topic, total: int = total) -> dict[str, float]:
@@ -57,11 +67,13 @@ class Consume(Measure):
                 return {"rate": total / cost.wall, "cpu": cost.cpu / total * 1e6}
 
             pairs = bench.pairs(ours, theirs)
-            what = "grown topic" if grown else "topic that never changed"
             rate, cpu = pairs.reported("rate", "records/s"), pairs.reported("cpu", "us/record")
             figures += [Figure(f"{what}: {f.name}", f.unit, f.ours, f.theirs, f.ratio) for f in (rate, cpu)]
             assert rate.ratio is not None
-            goals.append(Goal(f"the library's own rate, {what}", f"{rate.ratio.median:.2f}", rate.ratio.median >= 1.0))
+            goal = f"{wanted:g} times the library's own rate, {what}"
+            goals.append(Goal(goal, f"{rate.ratio.median:.2f}", rate.ratio.median >= wanted))
+            if headers:
+                continue
             bare = bench.pairs(ours, partial(read_bare, bench, topic, total)).reported("rate", "records/s")
             figures.append(Figure(f"{what}: rate, to the bare C loop's", bare.unit, bare.ours, bare.theirs, bare.ratio))
         return Result(

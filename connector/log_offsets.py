@@ -105,7 +105,8 @@ class LogOffsets:
 
         timeout: seconds without any progress. Raises BrokerUnreachableError, NotAuthorizedError.
         """
-        return self._lending(_COMMITTED, lambda client: read_ranges(client, ranges, self._servers, timeout))
+        known = self._served
+        return self._lending(_COMMITTED, lambda client: read_ranges(client, ranges, self._servers, timeout, known))
 
     def listed(self, topic: str, timeout: float) -> Any:
         """The cluster's metadata of one topic, as Consumer.list_topics gives it: a look that does not make the topic."""

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from ..partitioner.errors import BrokerUnreachableError
 from . import clock
-from .kafka_errors import ends_partition
+from .kafka_errors import LOGIN_REFUSED, ends_partition
 from .messages import Place, offset_of, place_of
 from .metadata import prefetch_metadata
 
@@ -16,11 +16,16 @@ _BATCH, _TURN = 500, 0.1
 
 
 def read_ranges(
-    client: Consumer, ranges: Mapping[Place, tuple[int, int]], bootstrap_servers: str, timeout: float
+    client: Consumer,
+    ranges: Mapping[Place, tuple[int, int]],
+    bootstrap_servers: str,
+    timeout: float,
+    known: bool = False,
 ) -> dict[Place, list[Message]]:
     """The records of `ranges`, (offset to begin at, offset to end before), through a client that is assigned nothing else.
 
     client: with `enable.partition.eof`, since a range may end with transaction markers. timeout: seconds without progress.
+    known: the login was good once, so a refusal passes: a token has just run out.
     Raises BrokerUnreachableError, and what no second try fixes.
     """
     found: dict[Place, list[Message]] = {place: [] for place in ranges}
@@ -35,6 +40,8 @@ def read_ranges(
         while left:
             first = client.poll(_TURN)
             for message in [] if first is None else [first, *client.consume(_BATCH, 0)]:
+                if known and (error := message.error()) is not None and error.code() in LOGIN_REFUSED:
+                    continue
                 if _take(message, left, found, bootstrap_servers):
                     deadline = clock.now() + timeout
             if left and clock.now() >= deadline:
