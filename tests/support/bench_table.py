@@ -47,6 +47,12 @@ PAYS = (
     Row("sending records one by one", "P2", "acknowledged", "{ratio:.2f} times the rate"),
     Row("reading batches, topic that never changed", "P4", "topic that never changed: rate", "{ratio:.2f} times the rate"),
     Row("reading batches, grown topic", "P4", "grown topic: rate", "{ratio:.2f} times the rate"),
+    Row(
+        "reading batches, 20 headers a record",
+        "P4",
+        "topic that never changed, 20 headers: rate",
+        "{ratio:.2f} times the rate",
+    ),
     Row("the loop `poll(1.0)`", "P14", "poll(), topic that never changed: rate", "{ratio:.2f} times the rate"),
     Row("its CPU", "P14", "poll(), topic that never changed: cpu", "{ratio:.2f} times"),
     Row("latency from `produce()` to `poll()`, p50", "P17", "topic that never changed: added to p50", "{ours:+.2f} ms"),
