@@ -50,10 +50,21 @@ def page_of(runs: Sequence[Mapping[str, Any]]) -> str:
         by_code[run["code"]].append(run)
     lines = ["| code | seeds | histories | bad | changes | records | faults |", "|---" * 7 + "|"]
     for digest, own in reversed(by_code.items()):
-        seeds = ", ".join(f"{run['first']} to {run['first'] + run['histories'] - 1}" for run in own)
+        seeds = ", ".join(f"{first} to {last}" for first, last in _ranges(own))
         sums = [sum(run[name] for run in own) for name in ("histories", "bad", "changes", "records", "faults")]
         lines.append(f"| `{digest}` | {seeds} | " + " | ".join(map(str, sums)) + " |")
     return "\n".join(lines)
+
+
+def _ranges(runs: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """The seeds of the runs, first and last of each range; a run that follows the one before it goes on with its range."""
+    found: list[tuple[int, int]] = []
+    for run in runs:
+        first, last = run["first"], run["first"] + run["histories"] - 1
+        if found and found[-1][1] + 1 == first:
+            first = found.pop()[0]
+        found.append((first, last))
+    return found
 
 
 def update_page(page: Path, runs: Sequence[Mapping[str, Any]]) -> None:

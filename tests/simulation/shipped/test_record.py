@@ -16,17 +16,17 @@ def a_run(code: str, first: int) -> dict[str, Any]:
 
 
 def test_runs_of_one_code_add_up(tmp_path: Path) -> None:
-    """Another code has a line of its own; the newest is the first."""
+    """Another code has a line of its own, the newest one first; seeds that follow each other are one range."""
     kept, page = tmp_path / "histories.json", tmp_path / "page.md"
     page.write_text("before\n<!-- histories -->\nold\n<!-- end of histories -->\nafter\n")
-    for run in (a_run("aaa", 0), a_run("bbb", 0), a_run("bbb", 10)):
+    for run in (a_run("aaa", 0), a_run("bbb", 0), a_run("bbb", 10), a_run("bbb", 30)):
         record.add(kept, run)
     record.update_page(page, record.load(kept))
 
     before, *rows, after = page.read_text().splitlines()
     assert (before, after) == ("before", "after")
     assert rows[-3:-1] == [
-        "| `bbb` | 0 to 9, 10 to 19 | 20 | 0 | 40 | 1800 | 140 |",
+        "| `bbb` | 0 to 19, 30 to 39 | 30 | 0 | 60 | 2700 | 210 |",
         "| `aaa` | 0 to 9 | 10 | 0 | 20 | 900 | 70 |",
     ]
 
