@@ -28,17 +28,23 @@ class QueryDriver:
         self._timelines: dict[str, Timeline] = {}
         self._log_starts: dict[Place, int] = {}
         self._shown: dict[Place, int] = {}
+        self._to_targets = False
         self._targets: dict[Place, int] | None = None
+        self._at_start: frozenset[Place] = frozenset()
         self._last_batch = float("-inf")
         self._warned: set[str] = set()
         self.ends: dict[Place, int] = {}
         self.closed: tuple[ClosedGate, ...] = ()
 
     def initial(self) -> dict[Place, int]:
-        """Where a new query starts: as the options say, lowered to a consistent cut. Raises as `starts.resolve`."""
+        """Where a new query starts: as the options say, lowered to a consistent cut. Raises as `starts.resolve`.
+
+        Spark asks this again for a first batch that it runs once more. Its end is known then, and the partitions may have
+        changed since: that the options name them all is for the first `latest` to check.
+        """
         situation = self._look()
         options = self._options
-        check_places(options.start, situation.ends)
+        self._at_start = frozenset(situation.ends)
         wished = resolve(
             options.start, self._cluster, situation.ends, situation.log_starts, options.latest_without_match
         )
@@ -56,21 +62,28 @@ class QueryDriver:
         return found
 
     def target(self) -> None:
-        """From now on nothing beyond what is there now is read (Trigger.AvailableNow)."""
-        situation = self._look()
-        self._targets = consistent(situation.ends, situation)
+        """Nothing is read beyond what is there when the first `latest` is asked (Trigger.AvailableNow).
 
-    def latest(self, start: Mapping[Place, int], limited: bool) -> dict[Place, int]:
+        Spark says this before it asks for the start: an end from now could lie before it.
+        """
+        self._to_targets = True
+
+    def latest(self, start: Mapping[Place, int], limited: bool, first: bool = False) -> dict[Place, int]:
         """The end of the batch that starts at `start`; `start` itself when there is nothing to do.
 
-        limited: whether max/minOffsetsPerTrigger count. Raises DataLossError, AvailableNowError, ConfigError.
+        limited: whether max/minOffsetsPerTrigger count. first: whether `start` is what `initial` found, for a query that has
+        planned nothing yet. Raises DataLossError, AvailableNowError, ConfigError, OffsetsMismatchError.
         """
-        situation = self._look()
+        if first:
+            check_places(self._options.start, self._at_start)
+        situation = whole = self._look()
         self.ends = dict(situation.ends)
-        if self._targets is not None:
+        if self._to_targets:
+            if self._targets is None:
+                self._targets = consistent(situation.ends, situation)
             situation = self._within_targets(situation, self._targets)
         self._check_loss(start, situation)
-        blocked = stuck(situation, start)
+        blocked = stuck(whole, start)
         if blocked is not None:
             raise ConfigError(
                 "assign",

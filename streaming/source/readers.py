@@ -57,21 +57,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         answer_at_once()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts."""
-        self._initial = self._planning().initial()
+        """Where a new query starts. Spark asks twice: "latest" must not mean two places."""
+        if self._initial is None:
+            self._initial = self._planning().initial()
         return to_dict(self._initial)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends. Raises OrderError types rather than plan on what it cannot know."""
         begins = from_dict(start)
-        found = self._planning().latest(begins, not isinstance(limit, ReadAllAvailable))
+        first = begins == self._initial and not start_of(start)
+        found = self._planning().latest(begins, not isinstance(limit, ReadAllAvailable), first)
         if begins != self._initial:
             # Spark asks for an end when all batches before it are done. It says so itself only when it has planned the next one.
             self._planning().commit(begins)
         if not found and begins:
             # All topics are gone: an empty end would make the query forget where it was.
             return start
-        if begins == self._initial and not start_of(start):
+        if first:
             return with_start(to_dict(found), first_start(self._options.start, begins))
         # The same text for the same place, or Spark would run a batch for nothing.
         return start if found == begins else to_dict(found)
@@ -85,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the targets."""
+        """What is there when the first end is asked for is what is read."""
         self._planning().target()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewPartitions
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector import clock
 from keyorder.connector.arrow.reader import ArrowReader
+from keyorder.connector.metadata import wait_for_partitions
 from keyorder.partitioner.errors import ConfigError, IdentityMismatchError
-from keyorder.streaming.errors import DataLossError
+from keyorder.streaming.errors import DataLossError, OffsetsMismatchError
 from keyorder.streaming.source import reading
 from keyorder.streaming.source.driver import QueryDriver
-from keyorder.streaming.source.offsets import Place, Range
+from keyorder.streaming.source.offsets import Place, Range, from_dict
 from keyorder.streaming.source.options import SourceOptions, source_options
 from keyorder.streaming.source.reading import read_ranges
+from keyorder.streaming.source.readers import StreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from support.cluster import KafkaUnderTest
 from support.spark_source import create, send
 
@@ -198,3 +203,92 @@ def test_a_range_beyond_the_log_is_a_loss(kafka: KafkaUnderTest, topic_name: str
     with pytest.raises(DataLossError, match="ends at 3, before offset 9"):
         list(read_ranges(options(kafka, subscribe=topic_name), beyond, {}))
     assert list(read_ranges(options(kafka, subscribe=topic_name, failOnDataLoss="false"), beyond, {})) == []
+
+
+def test_rows_that_are_taken_slowly_are_no_silence_of_the_log(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafkaConsumer.pollTimeoutMs is the patience with the broker: how long the query works on a batch is its own affair."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, None, b"%d" % n) for n in range(6)])
+    ahead = [0.0]
+    real = clock.now
+    monkeypatch.setattr(reading, "_ROWS", 2)
+    monkeypatch.setattr(clock, "now", lambda: real() + ahead[0])
+    rows: list[Any] = []
+    for batch in read_ranges(options(kafka, subscribe=topic_name), (Range(topic_name, 0, 0, 6),), {}):
+        rows += batch.to_pylist()
+        ahead[0] += 1000.0
+
+    assert [row["value"] for row in rows] == [b"%d" % n for n in range(6)]
+    assert ahead[0] >= 3000.0
+
+
+def test_records_that_come_while_a_query_begins_are_no_loss(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Trigger.AvailableNow from `latest`: Spark prepares it before it asks for the start, and the topic is being written."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, None, b"x")] * 3)
+    reader = StreamReader(options(kafka, subscribe=topic_name, startingOffsets="latest"))
+    reader.prepareForTriggerAvailableNow()
+    send(kafka, topic_name, [(0, None, b"x")] * 2)
+    start = reader.initialOffset()
+    send(kafka, topic_name, [(0, None, b"x")] * 4)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    send(kafka, topic_name, [(0, None, b"x")])
+    again = reader.latestOffset(end, ReadAllAvailable())
+
+    assert start == {topic_name: {"0": 5}}
+    assert from_dict(end) == from_dict(again) == {(topic_name, 0): 9}
+    reader.stop()
+
+
+def test_a_run_to_what_was_there_passes_a_growth_and_shrink(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Trigger.AvailableNow: a partition that comes and goes meanwhile lies beyond what is to be read, and stops nothing."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1)
+
+    def write() -> None:
+        with OrderedProducer({**kafka.client_config(), "linger.ms": 1}) as producer:
+            for n in range(40):
+                producer.produce(topic_name, b"x", b"k%d" % n)
+            assert producer.flush(120) == 0
+
+    write()
+    driver = QueryDriver(options(kafka, subscribe=topic_name, maxOffsetsPerTrigger="10"))
+    driver.target()
+    start = driver.initial()
+    first = driver.latest(start, limited=True)
+    for count in (2, 1):
+        (admin.expand if count == 2 else admin.shrink)(topic_name, count)
+        write()
+    ends = batches(driver, first)
+
+    assert [end[topic_name, 0] for end in (first, *ends)] == [10, 20, 30, 40]
+    driver.close()
+
+
+def test_a_first_batch_runs_again_after_the_topic_has_grown(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Offsets by hand name the partitions of the query's start: a batch that is run again has its end already."""
+    create(kafka, topic_name, 2)
+    send(kafka, topic_name, [(p, None, b"x") for p in (0, 1) for _ in range(8)])
+    given = options(kafka, subscribe=topic_name, startingOffsets=json.dumps({topic_name: {"0": 5, "1": 7}}))
+    reader = StreamReader(given)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(topic_name, 3)])[topic_name].result(120)
+    wait_for_partitions(admin, topic_name, 3, kafka.bootstrap_servers)
+    # Spark asks a second time within one run, and once more when it is started again before the batch was done.
+    again = reader.initialOffset()
+    restarted = StreamReader(given)
+    other = restarted.initialOffset()
+
+    for reader_, begins in ((reader, again), (restarted, other)):
+        assert begins == start
+        ranges = [r for task in reader_.partitions(begins, end) for r in task.ranges]
+        assert sorted((r.partition, r.start, r.end) for r in ranges) == [(0, 5, 8), (1, 7, 8)]
+    new = StreamReader(given)
+    with pytest.raises(OffsetsMismatchError):
+        new.latestOffset(new.initialOffset(), ReadAllAvailable())
+    for each in (reader, restarted, new):
+        each.stop()
