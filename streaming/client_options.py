@@ -98,6 +98,8 @@ def client_config(options: Mapping[str, str], producer: bool = False) -> dict[st
             config["ssl.key.pem"] = value
         elif name == "ssl.endpoint.identification.algorithm":
             config[name] = value.strip() or "none"
+        elif name == "isolation.level":
+            config[name] = value.strip().lower()  # the client library takes any case; the driver looks at it, too
         elif name == "group.id" and not value.strip():
             _LOG.warning("%s%s is empty and is left out: no group is joined", PREFIX, name)
         else:

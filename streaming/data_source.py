@@ -35,12 +35,12 @@ class KeyorderDataSource(DataSource):
             raise NoOptionsError
         try:
             source_options(self.options, streaming=False)
-        except ConfigError as error:
+        except ConfigError as of_batch:
             # Spark asks this at load(), and does not say which of the two it is.
             try:
                 source_options(self.options, streaming=True)
-            except ConfigError:
-                raise error from None
+            except ConfigError as of_stream:
+                raise self._of_both(of_batch, of_stream) from None
         return source_schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -66,6 +66,15 @@ class KeyorderDataSource(DataSource):
         from .sink.writer import StreamWriter
 
         return StreamWriter(self._sink(schema))
+
+    def _of_both(self, of_batch: ConfigError, of_stream: ConfigError) -> ConfigError:
+        """The error that both kinds of query have: the other one may be about what only a batch query refuses."""
+        try:
+            source_options({n: v for n, v in self.options.items() if n.lower() != of_batch.setting.lower()}, False)
+        except ConfigError as next_of_batch:
+            if next_of_batch.setting == of_stream.setting:
+                return of_stream
+        return of_batch
 
     def _check_fixed(self, schema: StructType) -> None:
         if schema != self.schema():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_COLUMNS = ("topic", "partition", "headers", "key", "value")
+_COLUMNS = ("topic", "partition", "headers", "key", "value", "version")
 
 
 class SinkSchemaError(UsageError, ValueError):
@@ -69,7 +69,7 @@ def check_schema(schema: StructType, topic: str | None, explicit_partition: bool
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic"
         )
     wanted = {
-        "topic": (StringType,),
+        **({"topic": (StringType,)} if topic is None else {}),
         "key": (StringType, BinaryType),
         "value": (StringType, BinaryType),
         "partition": (IntegerType,),
@@ -101,6 +101,16 @@ def check_schema(schema: StructType, topic: str | None, explicit_partition: bool
             "a column of that name would place rows by hand, and keys would lose their order at the next layout change",
             "drop the column, or set keyorder.allow.explicit.partition=true",
         )
+
+
+def written(batch: pa.RecordBatch, topic: str | None, versioned: bool) -> pa.RecordBatch:
+    """Only the columns that become records: Spark's own sink passes over all others, too.
+
+    topic: of the `topic` option, which wins over the column. versioned: whether `version` becomes a header.
+    """
+    left_out = ({"topic"} if topic is not None else set()) | (set() if versioned else {"version"})
+    wanted = set(_COLUMNS) - left_out
+    return batch.select([index for index, name in enumerate(batch.schema.names) if name.lower() in wanted])
 
 
 def split_by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[Rows]:

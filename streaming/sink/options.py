@@ -95,8 +95,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     version_header = given.get(VERSION_HEADER)
     if version_header is not None and not version_header.strip():
         raise ConfigError(VERSION_HEADER, "it is blank", "name the header, such as version")
-    topic = given.get("topic")
-    if topic is not None and not topic.strip():
+    topic = given["topic"].strip() if "topic" in given else None
+    if topic == "":
         raise ConfigError("topic", "it is blank", "name the topic, or leave the option out and give a topic column")
     header, stale = given.get(HEADER_CONFIG), (given.get(STALE) or "write").strip().lower()
     if (given.get(STRATEGY_CONFIG) or "header").strip().lower() != "header":

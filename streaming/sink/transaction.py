@@ -13,6 +13,7 @@ from ...connector.crash import crash_point
 from ...connector.kafka_errors import translate
 from ...connector.producing.producer import OrderedProducer
 from ...connector.settings import milliseconds
+from .columns import written
 from .delivery import Delivery
 from .errors import ReplayMismatchError, SinkDeliveryError, StaleTaskError
 from .fingerprint import Fingerprint
@@ -34,10 +35,12 @@ def write_transaction(
     config = dict(options.client)
     config["transactional.id"] = transactional_id(task.slot)
     seen = Fingerprint()
-    rows = _fingerprinted(batches, seen)
+    rows = _fingerprinted(batches, seen, options)
     first = next(rows, None)
     if first is None:
-        _committed(warm, config, task)  # an empty task writes no marker, but one of a later batch still tells
+        marker = _committed(warm, config, task)
+        if marker is not None and marker.batch == task.batch:  # a marker stands behind rows only
+            raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, seen.digest())
         return 0, False, 0
     producer, fresh = _ready(warm, config)
     try:
@@ -81,10 +84,12 @@ def write_transaction(
     return delivery.rows, False, delivery.stale
 
 
-def _fingerprinted(batches: Iterator[pa.RecordBatch], seen: Fingerprint) -> Iterator[pa.RecordBatch]:
+def _fingerprinted(
+    batches: Iterator[pa.RecordBatch], seen: Fingerprint, options: SinkOptions
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
-            seen.add(batch)
+            seen.add(written(batch, options.topic, options.compaction_header is not None))
             yield batch
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ from .tasks import pack, split
 
 _LOG = logging.getLogger("keyorder.streaming")
 _lock = threading.Lock()
-_idle: dict[Any, QueryCluster] = {}
+# By their options, the one that was used last at the end. A long-lived worker meets other options with every query.
+_idle: OrderedDict[Any, QueryCluster] = OrderedDict()
+_IDLE_AT_MOST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,12 @@ def warm_cluster(options: SourceOptions) -> Iterator[QueryCluster]:
         cluster.close()
         raise
     with _lock:
-        surplus = _idle.get(name)
+        surplus = [other] if (other := _idle.pop(name, None)) is not None else []
         _idle[name] = cluster
-    if surplus is not None:
-        surplus.close()
+        while len(_idle) > _IDLE_AT_MOST:
+            surplus.append(_idle.popitem(last=False)[1])
+    for other in surplus:
+        other.close()
 
 
 @atexit.register

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from ...partitioner.errors import ConfigError
 
-_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
-_UNITS = {None: 0.001, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*", re.IGNORECASE)
+_UNITS = {"": 0.001, "us": 0.000001, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Given:
@@ -50,5 +50,7 @@ class Given:
         text = self.text(name)
         match = _DURATION.fullmatch(text) if text is not None else None
         if text is not None and match is None:
-            raise ConfigError(name, f"{text!r} is not a duration", "write a number with ms, s, m, h or d, such as 15m")
-        return default if match is None else int(match[1]) * _UNITS[match[2]]
+            raise ConfigError(
+                name, f"{text!r} is not a duration", "write a number with us, ms, s, m, h or d, such as 15m"
+            )
+        return default if match is None else int(match[1]) * _UNITS[(match[2] or "").lower()]

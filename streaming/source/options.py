@@ -138,19 +138,19 @@ def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions
     refuse_misspelt(given.names(), SOURCE_OPTIONS)
     subscription = _subscription(given)
     client = client_config(options)
-    if not streaming and (given.text("startingOffsets") or "").strip().lower() == "latest":
-        raise ConfigError(
-            "startingOffsets", "starting offset can't be latest for batch queries on Kafka", "use earliest"
-        )
     if streaming:
         for name, problem in _BATCH_ONLY.items():
             if given.text(name) is not None:
                 raise ConfigError(name, problem, "leave it out")
-    elif (given.text("endingOffsets") or "").strip().lower() == "earliest":
-        raise ConfigError("endingOffsets", "ending offset can't be earliest for batch queries on Kafka", "use latest")
     start = _bound(given, "starting", BoundKind.LATEST if streaming else BoundKind.EARLIEST)
     end = _bound(given, "ending", BoundKind.LATEST)
     if not streaming:
+        if start.kind is BoundKind.LATEST:
+            raise ConfigError(
+                start.option, "starting offset can't be latest for batch queries on Kafka", "use earliest"
+            )
+        if end.kind is BoundKind.EARLIEST:
+            raise ConfigError(end.option, "ending offset can't be earliest for batch queries on Kafka", "use latest")
         _refuse_offset(start, LATEST, "starting offset for {} can't be latest for batch queries on Kafka")
         _refuse_offset(end, EARLIEST, "ending offset for {} can't be earliest for batch queries on Kafka")
         _refuse_backwards(start, end)

@@ -19,8 +19,8 @@ from keyorder.streaming.source import reading
 from keyorder.streaming.source.driver import QueryDriver
 from keyorder.streaming.source.offsets import Place, Range, from_dict
 from keyorder.streaming.source.options import SourceOptions, source_options
-from keyorder.streaming.source.reading import read_ranges
 from keyorder.streaming.source.readers import StreamReader
+from keyorder.streaming.source.reading import read_ranges
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from support.cluster import KafkaUnderTest
 from support.spark_source import create, send

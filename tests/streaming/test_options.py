@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from keyorder.partitioner.errors import ConfigError
+from keyorder.streaming.data_source import KeyorderDataSource
 from keyorder.streaming.errors import UnknownStartError
 from keyorder.streaming.source.offsets import (
     from_dict,
@@ -37,11 +38,59 @@ def test_the_defaults_are_those_of_sparks_own_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("15m", 900.0), ("100ms", 0.1), ("5s", 5.0), ("2h", 7200.0), ("250", 0.25), ("1min", 60.0)]
+    ("text", "seconds"),
+    [
+        ("15m", 900),
+        ("100ms", 0.1),
+        ("5s", 5),
+        ("2h", 7200),
+        ("250", 0.25),
+        ("1min", 60),
+        (" 15M ", 900),
+        ("700us", 0.0007),
+    ],
 )
 def test_durations_are_read_as_spark_reads_them(text: str, seconds: float) -> None:
     """A bare number is milliseconds."""
     assert source_options({**BASE, "maxTriggerDelay": text}, streaming=True).max_trigger_delay == pytest.approx(seconds)
+
+
+def test_a_bound_that_another_one_wins_over_is_not_looked_at() -> None:
+    """A time wins over offsets: what a batch query refuses there is refused only where it counts."""
+    loser = {"startingOffsets": "latest", "endingOffsets": "earliest"}
+    batch = source_options({**BASE, **loser, "startingTimestamp": "5", "endingTimestamp": "9"}, streaming=False)
+
+    assert (batch.start.time, batch.end.time) == (5, 9)
+    for name, value in loser.items():
+        with pytest.raises(ConfigError, match=f"offset can't be {value} for batch queries"):
+            source_options({**BASE, name: value}, streaming=False)
+
+
+@pytest.mark.parametrize("level", ["READ_COMMITTED", " read_committed "])
+def test_an_isolation_level_is_one_word_for_driver_and_tasks(level: str) -> None:
+    """The client library takes it in any case; the driver chooses by it where a batch ends."""
+    client = source_options({**BASE, "kafka.isolation.level": level}, streaming=True).client
+
+    assert client["isolation.level"] == "read_committed"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"startingOffsets": "latest", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
+        ({"endingOffsets": "5", "failOnDataLoss": "maybe"}, "endingOffsets"),
+        ({"endingOffsets": "latest", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5", "startingOffsets": "latest"},
+            "minOffsetsPerTrigger",
+        ),
+    ],
+)
+def test_the_error_is_one_of_both_kinds_of_query(given: dict[str, str], named: str) -> None:
+    """`load()` does not know which it is: what only the other kind refuses would mislead."""
+    with pytest.raises(ConfigError) as raised:
+        KeyorderDataSource({**BASE, **given}).schema()
+    assert raised.value.setting == named
 
 
 @pytest.mark.parametrize(

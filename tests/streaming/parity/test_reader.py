@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 from keyorder.connector.metadata import wait_for_partitions
 from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
 from keyorder.streaming.errors import OffsetsMismatchError
-from keyorder.streaming.source.batch import Piece, plan_batch
+from keyorder.streaming.source import batch
+from keyorder.streaming.source.batch import Piece, bind, plan_batch
 from keyorder.streaming.source.cluster import QueryCluster
 from keyorder.streaming.source.offsets import Range
 from keyorder.streaming.source.options import source_options
@@ -18,6 +21,13 @@ from support.cluster import KafkaUnderTest
 from support.spark_source import create, send
 
 pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_client_is_left() -> Iterator[None]:
+    """Tasks ran in this process: what they keep warm would go on asking for a broker that has stopped."""
+    yield
+    batch._close_idle()
 
 
 def cluster(kafka: KafkaUnderTest, **options: str) -> QueryCluster:
@@ -126,3 +136,20 @@ def test_times_of_a_partition_that_a_client_does_not_know_yet(kafka: KafkaUnderT
     send(kafka, topic_name, [(1, None, b"x")])
     assert known.offsets_for_times({(topic_name, 1): 1}) == {(topic_name, 1): 0}
     known.close()
+
+
+def test_a_worker_keeps_few_clients_between_batches(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Each incremental read has offsets of its own: what was opened for the ones before is closed."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, None, b"x")] * 20)
+    base = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic_name}
+    threads = []
+    for n in range(16):
+        edges = {
+            name: json.dumps({topic_name: {"0": n + k}}) for k, name in enumerate(("startingOffsets", "endingOffsets"))
+        }
+        options = source_options({**base, **edges}, streaming=False)
+        bound, _ = bind(options, plan_batch(options)[0])
+        assert [(r.start, r.end) for r in bound] == [(n, n + 1)]
+        threads.append(len(os.listdir("/proc/self/task")))
+    assert threads[-1] <= threads[7] + 2

@@ -64,6 +64,12 @@ def test_schemas_that_are_no_records_are_refused_with_the_columns_name(
         check_schema(schema_of(schema), topic, False)
 
 
+def test_a_topic_column_counts_only_without_the_option() -> None:
+    """The option wins, and a blank around its name is none of it, as in Spark's own sink."""
+    check_schema(schema_of("value string, topic binary"), "t", False)
+    assert sink_options({**BASE, "topic": " t "}).topic == "t"
+
+
 def test_a_partition_column_needs_the_option_that_allows_it() -> None:
     schema = schema_of("value string, partition int")
     with pytest.raises(ConfigError, match=r"keyorder\.allow\.explicit\.partition"):
