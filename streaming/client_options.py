@@ -27,14 +27,16 @@ _OF_GROUPS = {
     "auto.commit.interval.ms", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
     "max.poll.interval.ms", "partition.assignment.strategy", "session.timeout.ms",
 }  # fmt: skip
-_REFUSED = {
-    "key.serializer": "keys are bytes or strings already",
-    "value.serializer": "values are bytes or strings already",
+_REFUSED = {"interceptor.classes": "interceptors may change what is read"}
+_REFUSED_BY_SOURCES = {
     "key.deserializer": "keys come as bytes: cast them in the query",
     "value.deserializer": "values come as bytes: cast them in the query",
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "offsets live in the checkpoint; see the option keyorder.commit.group",
-    "interceptor.classes": "interceptors may change what is read",
+}
+_REFUSED_BY_SINKS = {
+    "key.serializer": "keys are bytes or strings already",
+    "value.serializer": "values are bytes or strings already",
 }
 # Names that a misspelt one may have meant.
 _COMMON = (
@@ -58,14 +60,17 @@ def client_config(options: Mapping[str, str], producer: bool = False) -> dict[st
     Configurations".
     """
     given = {name.lower()[len(PREFIX) :]: value for name, value in options.items() if name.lower().startswith(PREFIX)}
-    for name, reason in _REFUSED.items():
+    refused, passed_over = (
+        (_REFUSED_BY_SINKS, _REFUSED_BY_SOURCES) if producer else (_REFUSED_BY_SOURCES, _REFUSED_BY_SINKS)
+    )
+    for name, reason in {**_REFUSED, **refused}.items():
         if name in given:
             raise ConfigError(f"{PREFIX}{name}", f"it is not supported: {reason}", "leave it out")
     if not given.get("bootstrap.servers", "").strip():
         raise ConfigError("kafka.bootstrap.servers", "it is missing", 'give it as "host:port[,host:port]"')
     config: dict[str, Any] = {}
     for name, value in given.items():
-        if name in WITHOUT_COUNTERPART or name in _OF_GROUPS:
+        if name in WITHOUT_COUNTERPART or name in _OF_GROUPS or name in passed_over:
             _LOG.warning("%s%s has no counterpart in this client and is left out: it changes no result", PREFIX, name)
         elif name == "partitioner.class":
             if value.strip().rpartition(".")[2] not in USUAL_PARTITIONERS:

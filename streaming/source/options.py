@@ -314,13 +314,15 @@ def _refuse_offset(bound: Bound, refused: int, problem: str) -> None:
 
 
 def _refuse_backwards(start: Bound, end: Bound) -> None:
-    """Offsets by hand for both sides have to fit each other, whatever the topics hold."""
-    if start.kind is not BoundKind.OFFSETS or end.kind is not BoundKind.OFFSETS or start.topics or end.topics:
+    """Offsets by hand for both sides have to fit each other, whatever the topics hold; times likewise."""
+    kinds = {BoundKind.OFFSETS: "offset", BoundKind.TIMES: "timestamp"}
+    if start.kind is not end.kind or start.kind not in kinds or start.topics or end.topics:
         return
+    word = kinds[start.kind]
     if set(start.offsets) != set(end.offsets):
         raise ConfigError(
             end.option,
-            "the specified start offset and end offset should have the same topic-partitions",
+            f"the specified start {word} and end {word} should have the same topic-partitions",
             "name the same partitions in both",
         )
     for (topic, partition), first in start.offsets.items():
@@ -328,7 +330,7 @@ def _refuse_backwards(start: Bound, end: Bound) -> None:
         if 0 <= last < first:
             raise ConfigError(
                 end.option,
-                f"the specified start offset {first} is greater than the end offset {last} for topic {topic} "
-                f"partition {partition}",
-                "raise it, or lower startingOffsets",
+                f"the specified start {word} {first} is greater than the end {word} {last} for topic {topic} partition "
+                f"{partition}",
+                f"raise it, or lower {start.option}",
             )

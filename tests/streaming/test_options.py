@@ -66,6 +66,24 @@ def test_a_bound_that_another_one_wins_over_is_not_looked_at() -> None:
             source_options({**BASE, name: value}, streaming=False)
 
 
+@pytest.mark.parametrize(
+    ("end", "words"), [({"0": 9}, "same topic-partitions"), ({"0": 5, "1": 3}, "timestamp 4 is greater")]
+)
+def test_times_of_both_sides_fit_each_other(end: dict[str, int], words: str) -> None:
+    """Whatever the topics hold, as offsets have to."""
+    times = {"startingOffsetsByTimestamp": {"0": 4, "1": 4}, "endingOffsetsByTimestamp": end}
+    with pytest.raises(ConfigError, match=words):
+        source_options({**BASE, **{name: json.dumps({"t": by}) for name, by in times.items()}}, streaming=False)
+
+
+def test_settings_of_a_producer_are_left_out_of_a_source(caplog: pytest.LogCaptureFixture) -> None:
+    """One set of options for source and sink, as Spark's own take it."""
+    client = source_options({**BASE, "kafka.key.serializer": "x", "kafka.value.serializer": "x"}, streaming=True).client
+
+    assert not any("serializer" in name for name in client)
+    assert "kafka.key.serializer" in caplog.text
+
+
 @pytest.mark.parametrize("level", ["READ_COMMITTED", " read_committed "])
 def test_an_isolation_level_is_one_word_for_driver_and_tasks(level: str) -> None:
     """The client library takes it in any case; the driver chooses by it where a batch ends."""

@@ -103,6 +103,15 @@ def test_options_that_cannot_be_are_refused_with_their_name(options: dict[str, s
         sink_options(options)
 
 
+def test_settings_of_a_consumer_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """One set of options for source and sink, as Spark's own take it."""
+    of_consumers = ("auto.offset.reset", "enable.auto.commit", "key.deserializer", "value.deserializer")
+    client = sink_options({**BASE, **{f"kafka.{name}": "x" for name in of_consumers}}).client
+
+    assert not set(of_consumers) & set(client)
+    assert all(name in caplog.text for name in of_consumers)
+
+
 def test_a_weaker_promise_than_the_sinks_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Options of a job that wrote with Spark's own sink: rows are acknowledged by all replicas here, and none is doubled."""
     weaker = {"kafka.acks": "1", "kafka.enable.idempotence": "false", "kafka.partition.assignment.strategy": "x"}
