@@ -17,6 +17,8 @@ from ..producing.producer import OrderedProducer
 from .calling import call, with_callbacks
 
 _POLL = 0.1
+# Seconds after an exception: one that came with every poll would fill the event loop.
+_PAUSE = 0.01
 
 
 class _Turn:
@@ -183,11 +185,19 @@ class AIOProducer:
         return await call(self.executor, id(self), function, *arguments, **named)
 
     def _serve(self) -> None:
+        """Until it is closed: behind what a callback raises, and behind a fatal error, come the reports of other records."""
         while not self._closing.is_set():
             try:
                 self._producer.poll(_POLL)
-            except (RuntimeError, KafkaException):
-                return  # closed, or fatal: every later call says so
+            except BaseException as raised:
+                try:
+                    self._loop.call_soon_threadsafe(
+                        self._loop.call_exception_handler,
+                        {"message": "exception while delivery reports were served", "exception": raised},
+                    )
+                except RuntimeError:
+                    return  # the loop is closed: nobody is left to hear of a record
+                self._closing.wait(_PAUSE)
 
 
 def _settle(

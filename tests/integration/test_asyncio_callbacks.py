@@ -1,0 +1,80 @@
+"""Callbacks of asyncio applications that raise, that are coroutines, that close: reports go on, and all is released."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from keyorder import TopicAdmin
+from keyorder.aio import AIOProducer
+from support.cluster import KafkaUnderTest
+from support.groups import QUICK
+
+
+class Heard:
+    """What the event loop's exception handler was told."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self.any = asyncio.Event()
+        asyncio.get_running_loop().set_exception_handler(self._take)
+
+    def _take(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.errors.append(context["exception"])
+        self.any.set()
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(main, 90))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("boom"), RuntimeError("boom"), KafkaException(KafkaError(KafkaError._TRANSPORT)), SystemError()],
+)
+def test_reports_come_behind_an_event_callback_that_raises(
+    kafka: KafkaUnderTest, topic_name: str, error: Exception
+) -> None:
+    """The event loop hears of it; nobody has to poll for the records that come after."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+
+    async def main() -> None:
+        heard = Heard()
+
+        def stats(_: str) -> None:
+            if not heard.errors:
+                raise error
+
+        config: dict[str, Any] = {**kafka.client_config(), "statistics.interval.ms": 20, "stats_cb": stats}
+        async with AIOProducer(config) as producer:
+            await heard.any.wait()
+            message = await (await producer.produce(topic_name, "v", "k"))
+            assert message.value() == b"v"
+        assert error in heard.errors
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore:Producer abort_transaction failed during close")
+def test_records_of_a_fenced_producer_end_without_a_poll(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Their reports come behind the fatal error."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    config: dict[str, Any] = {**kafka.client_config(), "transactional.id": topic_name, "linger.ms": 50}
+
+    async def main() -> None:
+        Heard()
+        old, new = AIOProducer(config), AIOProducer(config)
+        await old.init_transactions()
+        await old.begin_transaction()
+        await (await old.produce(topic_name, "v", "k"))
+        await new.init_transactions()
+        waiting = [await old.produce(topic_name, "v", "k") for _ in range(100)]
+        for ended in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(ended, KafkaException)
+        await new.close()
+        await old.close()
+
+    run(main())
