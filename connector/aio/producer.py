@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -53,6 +54,7 @@ class AIOProducer:
         self.executor: Executor = executor or self._own_executor  # type: ignore[assignment]  # one of them is there
         self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop, lambda: id(self)))
         self._turns: dict[str, _Turn] = {}
+        self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
         self._poller.start()
@@ -91,7 +93,7 @@ class AIOProducer:
         on_delivery = on_delivery or callback  # two names of one, as Producer.produce has them
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            self._loop.call_soon_threadsafe(_settle, future, error, message, on_delivery)
+            self._loop.call_soon_threadsafe(self._settle, future, error, message, on_delivery)
 
         def queued() -> bool:
             try:
@@ -199,18 +201,21 @@ class AIOProducer:
                     return  # the loop is closed: nobody is left to hear of a record
                 self._closing.wait(_PAUSE)
 
-
-def _settle(
-    future: asyncio.Future[Message],
-    error: KafkaError | None,
-    message: Message,
-    on_delivery: Callable[[KafkaError | None, Message], Any] | None,
-) -> None:
-    if on_delivery is not None:
-        on_delivery(error, message)
-    if future.done():
-        return  # cancelled by its owner
-    if error is not None:
-        future.set_exception(KafkaException(error))
-    else:
-        future.set_result(message)
+    def _settle(
+        self,
+        future: asyncio.Future[Message],
+        error: KafkaError | None,
+        message: Message,
+        on_delivery: Callable[[KafkaError | None, Message], Any] | None,
+    ) -> None:
+        """On the loop, which hears what `on_delivery` raises."""
+        if not future.done():  # else cancelled by its owner
+            if error is not None:
+                future.set_exception(KafkaException(error))
+            else:
+                future.set_result(message)
+        result = None if on_delivery is None else on_delivery(error, message)
+        if inspect.isawaitable(result):
+            telling = asyncio.ensure_future(result)
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)

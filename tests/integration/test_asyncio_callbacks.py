@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 from keyorder import TopicAdmin
 from keyorder.aio import AIOProducer
 from support.cluster import KafkaUnderTest
@@ -76,5 +76,31 @@ def test_records_of_a_fenced_producer_end_without_a_poll(kafka: KafkaUnderTest, 
             assert isinstance(ended, KafkaException)
         await new.close()
         await old.close()
+
+    run(main())
+
+
+def test_a_delivery_callback_may_raise_and_may_be_a_coroutine_function(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The record's future ends all the same, and before it is called; the event loop hears what it raises."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+
+    async def main() -> None:
+        heard = Heard()
+        told = asyncio.Event()
+
+        def raising(error: KafkaError | None, message: Message) -> None:
+            raise ValueError(message.value())
+
+        async def waiting(error: KafkaError | None, message: Message) -> None:
+            await asyncio.sleep(0)
+            assert futures[1].result() is message
+            told.set()
+
+        async with AIOProducer(kafka.client_config()) as producer:
+            futures = [await producer.produce(topic_name, "v", "k", on_delivery=each) for each in (raising, waiting)]
+            for message in await asyncio.gather(*futures):
+                assert message.value() == b"v"
+            await told.wait()
+        assert [str(error) for error in heard.errors] == ["b'v'"]
 
     run(main())
