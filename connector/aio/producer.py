@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from ..messages import Headers
 from ..producing.producer import OrderedProducer
-from .calling import call, with_callbacks
+from .calling import call, in_callback, start, with_callbacks
 
 _POLL = 0.1
 # Seconds after an exception: one that came with every poll would fill the event loop.
@@ -55,6 +55,7 @@ class AIOProducer:
         self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop, lambda: id(self)))
         self._turns: dict[str, _Turn] = {}
         self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
+        self._ending: asyncio.Task[None] | None = None
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
         self._poller.start()
@@ -160,15 +161,27 @@ class AIOProducer:
         await self._call(self._producer.set_sasl_credentials, username, password)
 
     async def close(self) -> None:
-        """Deliver everything, then release all resources."""
-        if self._closing.is_set():
+        """Deliver everything, then release all resources. Raises what was raised meanwhile, when everything is released.
+
+        It goes on when this call is cancelled, and another call waits for its end. In one of the client's callbacks it
+        returns at once: the producer is closed when that has ended.
+        """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        elif self._ending.done():
             return
-        await self.flush()
+        if in_callback(id(self)) is None:
+            await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
+        # On behalf of no callback: one may run on the thread that is waited for.
         self._closing.set()
-        await self._call(self._poller.join)
-        await self._call(self._producer.close)
-        if self._own_executor is not None:
-            self._own_executor.shutdown(wait=False)
+        try:
+            await start(self.executor, None, self._poller.join)
+            await start(self.executor, None, self._producer.close)
+        finally:
+            if self._own_executor is not None:
+                self._own_executor.shutdown(wait=False)
 
     @asynccontextmanager
     async def _turn_of(self, topic: str) -> AsyncIterator[None]:

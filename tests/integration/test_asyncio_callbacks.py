@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,6 +14,8 @@ from keyorder import TopicAdmin
 from keyorder.aio import AIOProducer
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 
 class Heard:
@@ -102,5 +106,70 @@ def test_a_delivery_callback_may_raise_and_may_be_a_coroutine_function(kafka: Ka
                 assert message.value() == b"v"
             await told.wait()
         assert [str(error) for error in heard.errors] == ["b'v'"]
+
+    run(main())
+
+
+def test_close_releases_everything_when_callbacks_raise(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The threads end, the lease is given back, and the second time is nothing."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+
+    async def main() -> None:
+        Heard()
+
+        def stats(_: str) -> None:
+            raise ValueError
+
+        config: dict[str, Any] = {**kafka.client_config(), "statistics.interval.ms": 1, "stats_cb": stats}
+        producer = AIOProducer(config)
+        future = await producer.produce(topic_name, "v", "k")
+        with contextlib.suppress(ValueError):
+            await producer.close()
+        await producer.close()
+        assert (await future).value() == b"v"
+        assert not [thread for thread in threading.enumerate() if thread.name == "keyorder-aio-poll"]
+        with pytest.raises(RuntimeError):
+            producer.executor.submit(print)
+
+    run(main())
+    assert admin.describe(topic_name).writers == ()
+
+
+def test_a_callback_may_close_the_producer() -> None:
+    """It does not wait for itself: another call does."""
+
+    async def main() -> None:
+        closing = asyncio.Event()
+
+        async def close(_: KafkaError) -> None:
+            await producer.close()
+            closing.set()
+
+        producer = AIOProducer({**NOWHERE, "error_cb": close})
+        await closing.wait()
+        await producer.close()
+        with pytest.raises(RuntimeError):
+            await producer.poll()
+
+    run(main())
+
+
+def test_a_cancelled_close_goes_on(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Whoever calls it again waits for its end."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+
+    async def main() -> None:
+        producer = AIOProducer(kafka.client_config())
+        future = await producer.produce(topic_name, "v", "k")
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await producer.close()
+        assert (await future).value() == b"v"
+        with pytest.raises(RuntimeError):
+            producer.executor.submit(print)
 
     run(main())
