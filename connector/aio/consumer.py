@@ -246,7 +246,14 @@ class AIOConsumer:
         """As OrderedConsumer.close."""
         if self._closed:
             return
-        await self._call(self._consumer.close)
+        try:
+            await self._call(self._consumer.close)
+        except Exception:
+            self._release()  # it is closed, and tells what a callback has raised
+            raise
+        self._release()
+
+    def _release(self) -> None:
         self._closed = True
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=False)

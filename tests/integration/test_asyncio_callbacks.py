@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 from keyorder import TopicAdmin
-from keyorder.aio import AIOProducer
+from keyorder.aio import AIOConsumer, AIOProducer
 from support.cluster import KafkaUnderTest
-from support.groups import QUICK
+from support.groups import QUICK, group_config, send
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
@@ -171,5 +171,27 @@ def test_a_cancelled_close_goes_on(kafka: KafkaUnderTest, topic_name: str) -> No
         assert (await future).value() == b"v"
         with pytest.raises(RuntimeError):
             producer.executor.submit(print)
+
+    run(main())
+
+
+def test_a_consumer_whose_callback_raises_in_close_is_closed(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Its threads end; the second time is nothing."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, ("k", "v"))
+
+    def revoked(*_: object) -> None:
+        raise ValueError("boom")
+
+    async def main() -> None:
+        consumer = AIOConsumer(group_config(kafka, topic_name))
+        await consumer.subscribe([topic_name], on_revoke=revoked)
+        assert await consumer.poll() is not None
+        with pytest.raises(ValueError, match="boom"):
+            await consumer.close()
+        assert consumer.executor is not None
+        with pytest.raises(RuntimeError):
+            consumer.executor.submit(print)
+        await consumer.close()
 
     run(main())
