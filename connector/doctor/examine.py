@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...partitioner.errors import KeyorderError, OrderError, TopicNotFoundError, UnmanagedTopicError
+from ...partitioner.errors import (
+    KeyorderError,
+    NotAuthorizedError,
+    OrderError,
+    TopicNotFoundError,
+    UnmanagedTopicError,
+)
 from ..admin import TopicAdmin
 from ..config import connection_of
 from ..metadata import cluster_metadata, has_topic
@@ -39,6 +45,15 @@ def examine(config: Mapping[str, Any], topics: tuple[str, ...], records: int, ti
         elif topic in managed:
             yield from check_topic(config, admin, managed[topic], records, timeout)
         else:
-            there = has_topic(admin, topic, servers, timeout)
-            why = UnmanagedTopicError(topic) if there else TopicNotFoundError(topic)
-            yield Finding("timeline", topic, Status.FAIL, str(why))
+            yield _unmanaged(admin, topic, servers, timeout)
+
+
+def _unmanaged(admin: ClusterAdmin, topic: str, servers: str, timeout: float) -> Finding:
+    try:
+        there = has_topic(admin, topic, servers, timeout)
+    except NotAuthorizedError as error:
+        return Finding("rights", topic, Status.UNKNOWN, str(error))
+    except KeyorderError as error:
+        return Finding("timeline", topic, Status.FAIL, str(error))
+    why = UnmanagedTopicError(topic) if there else TopicNotFoundError(topic)
+    return Finding("timeline", topic, Status.FAIL, str(why))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...partitioner.adoption import counts_of_stock_writers
@@ -17,7 +17,7 @@ from ..compaction_settings import check_compaction
 from ..group_gates import GroupOffsets
 from ..groups.group_admin import GroupAdmin
 from ..log_offsets import LogOffsets
-from ..metadata import identify
+from ..metadata import described, identify
 from ..operations.adopting import ACCEPTED
 from ..operations.key_sample import sample_keys
 from ..operations.notices import stock_right
@@ -39,7 +39,7 @@ def check_topic(
         return
     yield from _timeline(timeline, found.partitions)
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        lambda: _settings(admin, timeline, timeout),
+        lambda: _settings(admin, timeline, servers, timeout),
         lambda: _strays(config, timeline, found.partitions, records, timeout),
         lambda: _above_cuts(config, timeline, timeout),
         lambda: _groups(config, admin, timeline, timeout),
@@ -49,7 +49,7 @@ def check_topic(
             yield from check()
         except NotAuthorizedError as error:
             yield Finding("rights", topic, Status.UNKNOWN, str(error))
-        except KeyorderError as error:
+        except (KeyorderError, KafkaException) as error:
             yield Finding("check", topic, Status.FAIL, str(error))
 
 
@@ -102,7 +102,7 @@ def _stock_producers(timeline: Timeline, physical: int) -> Finding:
     return Finding("stock producers", timeline.topic, Status.OK, text)
 
 
-def _settings(admin: AdminClient, timeline: Timeline, timeout: float) -> Iterator[Finding]:
+def _settings(admin: AdminClient, timeline: Timeline, servers: str, timeout: float) -> Iterator[Finding]:
     topic = timeline.topic
     config = topic_config(admin, topic, timeout)
     if config is None:
@@ -110,8 +110,7 @@ def _settings(admin: AdminClient, timeline: Timeline, timeout: float) -> Iterato
             "settings", topic, Status.UNKNOWN, "this user may not describe its settings", "grant DescribeConfigs"
         )
         return
-    described = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)[topic].result(timeout + 1)
-    replicas = min(len(p.replicas) for p in described.partitions)
+    replicas = min(len(p.replicas) for p in described(admin, topic, servers, timeout).partitions)
     isr = int(config.get("min.insync.replicas", "1"))
     found: list[Finding] = []
     if config.get("unclean.leader.election.enable") == "true":

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.compaction.migration import lacking_header
+from keyorder.connector.doctor.examine import examine
 from keyorder.connector.doctor.findings import Status
 from keyorder.connector.doctor.topics import check_topic
 from keyorder.connector.group_gates import GroupOffsets
@@ -169,6 +170,19 @@ def test_records_that_may_not_be_read_are_not_well(guarded: KafkaUnderTest, topi
     findings = list(check_topic(stage.app, guarded.admin("app"), TopicAdmin(stage.app).timeline(topic_name), 10, 10.0))
     assert [f.status for f in findings if f.check == "misplaced records"] == []
     assert any(f.status is Status.UNKNOWN and "read" in f.text for f in findings), findings
+
+
+def test_a_topic_that_may_not_be_seen_ends_no_report(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """`keyorder doctor` says so of it, and looks at the other topics."""
+    stage = Stage(guarded, topic_name)
+    stage.prepare("controller")
+    mine = [right for right in RIGHTS if right.role == "controller"]
+    grant_exactly(guarded.admin(), "app", mine, stage.names)
+
+    found = list(examine(stage.app, (f"none-{topic_name}", topic_name), 10, 10.0))
+
+    assert [f.status for f in found if f.about == f"none-{topic_name}"] == [Status.UNKNOWN]
+    assert any(f.check == "layout" and f.about == topic_name for f in found)
 
 
 def test_an_unreadable_sample_is_no_empty_sample(guarded: KafkaUnderTest, topic_name: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 from keyorder import TopicAdmin
 from keyorder.connector.cli.main import _run
 from keyorder.connector.doctor.brokers import fetch_version
+from keyorder.connector.doctor.topics import check_topic
+from keyorder.connector.refusals import ClusterAdmin
 from support.cluster import KafkaUnderTest
 from support.commands import Command
 from support.groups import QUICK, group_config, moving_key, send
@@ -119,6 +122,37 @@ def test_a_misspelt_topic_is_not_said_to_be_unmanaged(
         assert (answer.code, found[topic]["status"]) == (1, "fail")
     assert "is not under management" in found[topic_name]["text"]
     assert "does not exist" in found[topic_name + "x"]["text"]
+
+
+class Silent(ClusterAdmin):
+    """One whose broker answers the first question for a topic, and so many of the next ones not."""
+
+    def __init__(self, config: dict[str, str], unanswered: int) -> None:
+        super().__init__(config)
+        self._left = [False] + [True] * unanswered
+
+    def describe_topics(self, topics: Any, **named: Any) -> Any:
+        if not (self._left and self._left.pop(0)):
+            return super().describe_topics(topics, **named)
+        lost: Future[Any] = Future()
+        lost.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        return dict.fromkeys(topics.topic_names, lost)
+
+
+@pytest.mark.parametrize(("unanswered", "check"), [(1, "settings"), (1000, "check")])
+def test_a_question_that_is_not_answered_ends_no_report(
+    kafka: KafkaUnderTest, topic_name: str, unanswered: int, check: str
+) -> None:
+    """It is asked again; in the end it is what was found, and the other checks follow."""
+    config = kafka.client_config()
+    admin = TopicAdmin(config)
+    admin.create(topic_name, 2, config=QUICK)
+
+    found = list(check_topic(config, Silent(config, unanswered), admin.timeline(topic_name), 10, 5.0))
+
+    checks = [f.check for f in found if f.check in ("settings", "check", "misplaced records")]
+    # Behind them comes that of groups, which asks for the topic where there are some.
+    assert checks[:2] == [check, "misplaced records"], found
 
 
 @pytest.mark.slow
