@@ -5,6 +5,7 @@ A scrape never asks the cluster: it would take as long as the slowest broker, an
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from ..operations.change_status import ChangeStatus
 from ..operations.description import GroupDescription, TopicDescription
 from ..operations.overview import Overview
 
+_LOG = logging.getLogger("keyorder.admin")
 GateName = tuple[str, str, int, int]
 
 
@@ -107,12 +109,19 @@ class ClusterWatch:
             try:
                 self._last, self._problem = self._look(), ""
             except (KeyorderError, KafkaException) as error:
-                self._failures += 1
-                self._problem = str(error)
+                self._failed(str(error))
+            except Exception as error:  # a mistake of ours: without looks all would go on to look well
+                if self._problem != repr(error):
+                    _LOG.exception("a look at the cluster failed")
+                self._failed(repr(error))
             with self._turned:
                 self._turns += 1
                 self._turned.notify_all()
             self._stop.wait(self._every)
+
+    def _failed(self, problem: str) -> None:
+        self._failures += 1
+        self._problem = problem
 
     def _look(self) -> Look:
         topics = tuple(t for t in self._overview.look() if not self._topics or t.topic in self._topics)

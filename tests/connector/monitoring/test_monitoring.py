@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from wsgiref.util import setup_testing_defaults
@@ -24,8 +25,9 @@ from keyorder.connector.group_gates import GateNeed, GroupGate
 from keyorder.connector.monitoring.cluster_metrics import ClusterCollector
 from keyorder.connector.monitoring.controller_metrics import STUCK_S, ControllerMetrics
 from keyorder.connector.monitoring.serving import application
-from keyorder.connector.monitoring.watching import Look
+from keyorder.connector.monitoring.watching import ClusterWatch, Look
 from keyorder.connector.operations.description import GroupDescription, TopicDescription, WriterDescription
+from keyorder.connector.operations.overview import Overview
 from keyorder.connector.topology.supervisor import Event
 from keyorder.partitioner.epochs import ChangePhase, Epoch, OpenChange
 from keyorder.partitioner.errors import UnmanagedTopicError
@@ -97,6 +99,25 @@ def test_a_look_as_families() -> None:
     assert found["keyorder_group_gate_missing_offsets", of_group] == 6 + 2
     assert found["keyorder_group_gate_oldest_closed_seconds", of_group] == 40
     assert found["keyorder_group_gates_closed", (("group", "idle"), ("topic", "orders"))] == 0
+
+
+def test_a_look_that_fails_as_nobody_expected_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of our own, too: metrics that stand still, with no failure among them, look like a cluster that is well."""
+    broken = [True]
+
+    def look(*_: object) -> list[TopicDescription]:
+        if broken:
+            raise ValueError("boom")
+        return []
+
+    monkeypatch.setattr(Overview, "look", look)
+    with closing(ClusterWatch({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, every=0.01)) as watch:
+        assert watch.wait(1, 60) > 1
+        assert (watch.problem, watch.last.at_ms) == ("ValueError('boom')", 0)
+        broken.clear()
+        assert watch.wait(watch.wait(-1, 0) + 1, 60)
+        assert watch.failures > 1
+        assert (watch.problem, watch.last.at_ms > 0) == ("", True)
 
 
 def test_a_controllers_events_are_counted() -> None:
