@@ -75,6 +75,7 @@ class TopicCompactor:
         self._persistent = path is not None
         self._appender: Appender | None = None
         self._started = False
+        self._whole = 0  # the rebuild of the table after which all of the topic was read
         self._checked = clock.now()
         self._allowed_at = 0.0
         self._lag = 0.0
@@ -89,7 +90,7 @@ class TopicCompactor:
         began = clock.now()
         self._start()
         findings = self._findings()
-        self._table.read_to(self._table.ends(), lambda done, total: self._progress("reading", done, total))
+        self._read()
         self._save()
         counts, (keys, tombstones) = self._table.counts, self._store.count()
         appends, size, after = 0, 0, None
@@ -132,11 +133,12 @@ class TopicCompactor:
         if self._appender is None:
             require_write(self._admin, self._bootstrap, self.topic)
         self._appender = self._appender or Appender(self._config, self.topic, self._table.topic_id)
-        self._table.read_to(self._table.ends(), lambda done, total: self._progress("reading", done, total))
+        self._read()
         crash_point("compactor-read")
         self._sweep(report)
         self._save()
         report.seconds = clock.now() - began
+        report.strategy = self._table.strategy
         report.records, report.bytes = self._table.counts.records, self._table.counts.bytes
         report.keys, report.tombstones = self._store.count()
         if report.seconds + self._margin > self._lag and not self._force:
@@ -178,9 +180,16 @@ class TopicCompactor:
         self.close()
 
     def _start(self) -> None:
-        if not self._started:
+        if self._started:
+            self._table.renew()
+        else:
             self._table.start()
             self._started = True
+
+    def _read(self) -> None:
+        """Read up to where the topic ends now."""
+        self._table.read_to(self._table.ends(), lambda done, total: self._progress("reading", done, total))
+        self._whole = self._table.rebuilds  # a change of the strategy on the way made it begin anew
 
     def _findings(self) -> list[Finding]:
         config = topic_config(self._admin, self.topic, self._bootstrap)
@@ -204,14 +213,15 @@ class TopicCompactor:
 
     def _sweep(self, report: CompactionReport) -> None:
         """Each key that is displaced now, once; and again as long as a higher version got between look and append."""
-        rebuilds = self._table.rebuilds
         total, done, after = self._store.count_displaced(), 0, None
-        while page := self._store.displaced(after, _BATCH_RECORDS):
-            if self._table.rebuilds != rebuilds:
+        while True:
+            if self._table.rebuilds != self._whole:
                 # The strategy was changed: what is known so far is half of the topic.
-                rebuilds, after = self._table.rebuilds, None
-                self._table.read_to(self._table.ends())
-                continue
+                self._read()
+                total, after = done + self._store.count_displaced(), None
+            page = self._store.displaced(after, _BATCH_RECORDS)
+            if not page:
+                return
             # By bytes too: a transaction that takes long keeps readers waiting.
             taken, size = 0, 0
             while taken < len(page) and (not taken or size < _BATCH_BYTES):
@@ -224,13 +234,14 @@ class TopicCompactor:
 
     def _settle(self, page: list[tuple[bytes, Entry]], report: CompactionReport) -> None:
         assert self._appender is not None
-        rebuilds = self._table.rebuilds
-        while self._table.rebuilds == rebuilds:
+        while True:
             batch = [(key, entry.best) for key, entry in page if self._appendable(entry.best, report)]
             if not batch:
                 return
             size = sum(len(key) + version.size() for key, version in batch)
             self._pace(size)
+            if self._table.rebuilds != self._whole:
+                return  # these are winners by a strategy that is no more
             places = self._appender.append(batch)
             crash_point("compactor-committed")
             report.appends += len(batch)
@@ -238,6 +249,8 @@ class TopicCompactor:
             report.transactions += 1
             self._read_back(places)
             crash_point("compactor-read-back")
+            if self._table.rebuilds != self._whole:
+                return
             page = []
             for key, (_, offset) in places.items():
                 entry = self._store.get(key)
@@ -253,22 +266,27 @@ class TopicCompactor:
         return fits
 
     def _read_back(self, places: Mapping[bytes, tuple[int, int]]) -> None:
-        """Read on until all of these are folded in."""
-        deadline = clock.now() + _READ_BACK_S
+        """Read on until all of these are folded in, or the strategy is changed: then all is to be read again."""
         ends: dict[int, int] = {}
         for partition, offset in places.values():
             ends[partition] = max(ends.get(partition, 0), offset + 1)
-        while not self._table.reached(ends):
+        nearest, deadline = self._table.left(ends), clock.now() + _READ_BACK_S
+        while nearest and self._table.rebuilds == self._whole:
             if clock.now() >= deadline:
                 raise BrokerUnreachableError(self._bootstrap, f"own records did not show within {_READ_BACK_S:.0f} s")
             self._table.turn(0.1)
+            # What others write meanwhile may take longer to read than that.
+            if (left := self._table.left(ends)) < nearest:
+                nearest, deadline = left, clock.now() + _READ_BACK_S
 
     def _pace(self, size: int) -> None:
-        """Wait, reading on, until the rate allows `size` more bytes."""
+        """Wait, reading on, until the rate allows `size` more bytes, or the strategy is changed."""
         if self._throttle is None:
             return
         while (left := self._allowed_at - clock.now()) > 0:
             self._table.turn(min(left, 0.2))
+            if self._table.rebuilds != self._whole:
+                return
         self._allowed_at = max(self._allowed_at, clock.now()) + size / self._throttle
 
     def _save(self) -> None:

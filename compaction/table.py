@@ -94,6 +94,11 @@ class VersionTable:
         self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)
         self._log.assign(self._resumed())
 
+    def renew(self) -> None:
+        """See the strategy as it is now; where it was changed, all is to be read again."""
+        self._refresh(clock.now())
+        self._keep_up()
+
     def turn(self, timeout: float) -> int:
         """Fold in what has arrived, waiting up to `timeout` seconds for the first record. Returns how many records."""
         self._keep_up()
@@ -129,16 +134,18 @@ class VersionTable:
         """Whether everything below `ends` is folded in."""
         return self._log.reached(ends)
 
+    def left(self, ends: Mapping[int, int]) -> int:
+        """How many offsets below `ends` are not folded in yet."""
+        return sum(max(0, end - self._log.positions.get(p, 0)) for p, end in ends.items())
+
     def read_to(self, ends: Mapping[int, int], progress: Progress | None = None) -> None:
         """Fold everything below `ends`. progress: called with (offsets passed, offsets in all)."""
         self._keep_up()
-        begun = dict(self._log.positions)
-        total = sum(max(0, end - begun.get(p, 0)) for p, end in ends.items())
+        total = self.left(ends)
 
         def passed() -> None:
             if progress is not None:
-                left = sum(max(0, end - self._log.positions.get(p, 0)) for p, end in ends.items())
-                progress(total - min(left, total), total)
+                progress(total - min(self.left(ends), total), total)
 
         if total >= _BULK_RECORDS:
             for batch in self._log.columns(ends):

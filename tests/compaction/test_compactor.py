@@ -13,9 +13,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction import compactor as compactor_module
 from keyorder.compaction.compactor import TopicCompactor
 from keyorder.compaction.errors import CompactionUnsafeError, CompactionWindowError, CompactorFencedError
-from keyorder.compaction.strategy import encode_version
+from keyorder.compaction.migration import set_strategy
+from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.view import CompactedView
 from keyorder.connector.crash import COMPACTOR_STEPS
 from keyorder.partitioner.errors import ConfigError, UnmanagedTopicError
@@ -295,6 +297,72 @@ def test_follow_goes_on_until_it_is_stopped(cleaning_kafka: KafkaUnderTest, topi
         stop.set()
         thread.join(120)
     assert reports[0].appends == 30
+
+
+@pytest.mark.kip("K280-03", "K280-20")
+def test_after_a_change_of_the_strategy_the_whole_topic_is_judged(
+    cleaning_kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """A follower that takes a new strategy writes nothing before it has read all again: half a topic has other winners."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    numbers = [("a", 1, 2), ("a", 2, 1), *((f"k{i}", 1, 1) for i in range(20)), ("b", 1, 5), ("b", 2, 4), ("a", 3, 9)]
+    with OrderedProducer(kafka.client_config()) as producer:
+        for number, (key, v, w) in enumerate(numbers):
+            headers = [("v", encode_version(v)), ("w", encode_version(w))]
+            producer.produce(topic_name, f"{number}", key, headers=headers)
+            assert producer.flush(120) == 0
+    stop, read = threading.Event(), threading.Event()
+    reports = []
+    one_by_one = {**kafka.client_config(), "fetch.message.max.bytes": 1}  # a batch of one record each time
+
+    def shown(phase: str, done: int, total: int) -> None:
+        if done == total:
+            read.set()
+
+    with TopicCompactor(one_by_one, topic_name, progress=shown) as it:
+        thread = threading.Thread(target=lambda: reports.append(it.follow(stop.is_set, every=0.001)))
+        thread.start()
+        assert read.wait(120)
+        set_strategy(kafka.client_config(), topic_name, Strategy(StrategyKind.HEADER, "w"))
+        while (b"b", b"22") not in [(each.key, each.value) for each in dump(kafka, topic_name)][25:]:
+            assert thread.is_alive()  # the test's time limit ends a compactor that hangs
+        stop.set()
+        thread.join(120)
+    assert (reports[0].appends, reports[0].raced) == (1, 0)
+
+
+@pytest.mark.kip("K280-03", "K280-20")
+def test_a_batch_that_waits_for_the_rate_is_dropped_with_its_strategy(
+    cleaning_kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records were judged by the strategy that was changed while it waited."""
+    kafka = cleaning_kafka
+    monkeypatch.setattr(compactor_module, "_BATCH_RECORDS", 1)
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "high", 2), ("a", "low", 1), ("b", "high", 2), ("b", "low", 1))
+
+    def change(phase: str, done: int, total: int) -> None:
+        if phase == "appending" and done == 1:
+            set_strategy(kafka.client_config(), topic_name, Strategy())
+
+    with compactor(kafka, topic_name, throttle=0.5, progress=change) as it:
+        assert it.run().appends == 1
+    assert [each.value for each in dump(kafka, topic_name)] == [b"high", b"low", b"high", b"low", b"high"]
+
+
+@pytest.mark.kip("K280-03")
+def test_each_run_sees_the_strategy_of_its_time(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """One that found the default strategy, and did nothing, does not keep the next one from its work."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HELD)
+    send(kafka, topic_name, ("a", "high", 2), ("a", "low", 1))
+
+    with compactor(kafka, topic_name) as it:
+        assert it.run().appends == 0
+        set_strategy(kafka.client_config(), topic_name, Strategy(StrategyKind.HEADER, "v"))
+        report = it.run()
+    assert (report.appends, report.strategy.header) == (1, "v")
 
 
 def test_an_unmanaged_topic_is_refused(cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
