@@ -81,6 +81,8 @@ def report_rows(report: CompactionReport) -> Rows:
     yield "keys written again", f"{report.appends} ({report.append_bytes} bytes) in {report.transactions} transactions"
     if report.raced:
         yield "of them for a version written meanwhile", report.raced
+    if report.unappendable:
+        yield "keys that could not be written again", report.unappendable
     yield from _finding_rows(report.findings)
 
 

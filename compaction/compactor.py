@@ -79,6 +79,10 @@ class TopicCompactor:
         self._checked = clock.now()
         self._allowed_at = 0.0
         self._lag = 0.0
+        self._most = 0  # max.message.bytes
+        self._too_large: dict[
+            bytes, tuple[int, int]
+        ] = {}  # by key, winners that the topic does not take, by their places
         try:
             self._table = VersionTable(self._config, topic, self._store, strategy)
         except BaseException:
@@ -132,7 +136,7 @@ class TopicCompactor:
         report.findings = tuple(self._guard())
         if self._appender is None:
             require_write(self._admin, self._bootstrap, self.topic)
-        self._appender = self._appender or Appender(self._config, self.topic, self._table.topic_id)
+        self._appender = self._appender or Appender(self._config, self.topic, self._table.topic_id, self._most)
         self._read()
         crash_point("compactor-read")
         self._sweep(report)
@@ -194,6 +198,10 @@ class TopicCompactor:
     def _findings(self) -> list[Finding]:
         config = topic_config(self._admin, self.topic, self._bootstrap)
         self._lag = int(config.get("min.compaction.lag.ms", 0)) / 1000
+        most = int(config.get("max.message.bytes", 1_000_000))
+        if most != self._most:
+            self._most = most
+            self._too_large.clear()
         strategy = self._table.strategy
         found = check_compaction(config, {STRATEGY_CONFIG: strategy.kind.value, HEADER_CONFIG: strategy.header})
         if 0 < self._lag <= self._margin:
@@ -214,11 +222,13 @@ class TopicCompactor:
     def _sweep(self, report: CompactionReport) -> None:
         """Each key that is displaced now, once; and again as long as a higher version got between look and append."""
         total, done, after = self._store.count_displaced(), 0, None
+        report.unappendable = 0
         while True:
             if self._table.rebuilds != self._whole:
                 # The strategy was changed: what is known so far is half of the topic.
                 self._read()
                 total, after = done + self._store.count_displaced(), None
+                report.unappendable = 0
             page = self._store.displaced(after, _BATCH_RECORDS)
             if not page:
                 return
@@ -235,18 +245,24 @@ class TopicCompactor:
     def _settle(self, page: list[tuple[bytes, Entry]], report: CompactionReport) -> None:
         assert self._appender is not None
         while True:
-            batch = [(key, entry.best) for key, entry in page if self._appendable(entry.best, report)]
+            batch = [(key, entry.best) for key, entry in page if self._appendable(key, entry.best, report)]
             if not batch:
                 return
             size = sum(len(key) + version.size() for key, version in batch)
             self._pace(size)
             if self._table.rebuilds != self._whole:
                 return  # these are winners by a strategy that is no more
+            before = self._appender.transactions
             places = self._appender.append(batch)
             crash_point("compactor-committed")
-            report.appends += len(batch)
+            for key, winner in batch:
+                if key not in places:
+                    self._too_large[key] = winner[1:3]
+                    report.unappendable += 1
+                    size -= len(key) + winner.size()
+            report.appends += len(places)
             report.append_bytes += size
-            report.transactions += 1
+            report.transactions += self._appender.transactions - before
             self._read_back(places)
             crash_point("compactor-read-back")
             if self._table.rebuilds != self._whole:
@@ -259,9 +275,10 @@ class TopicCompactor:
                     page.append((key, entry))
             report.raced += len(page)
 
-    def _appendable(self, winner: Version, report: CompactionReport) -> bool:
+    def _appendable(self, key: bytes, winner: Version, report: CompactionReport) -> bool:
         # To the client library a timestamp of 0 means now.
         fits = winner.timestamp > 0 or self._table.strategy.kind is not StrategyKind.TIMESTAMP
+        fits = fits and self._too_large.get(key) != winner[1:3]
         report.unappendable += not fits
         return fits
 

@@ -37,7 +37,8 @@ class CompactionPlan:
 class CompactionReport:
     """What a pass did. raced: appends that had to be followed by a higher version written meanwhile.
 
-    unappendable: winners without a timestamp under the timestamp strategy: a broker would give them a newer one.
+    unappendable: winners that were left as they are, by the last look: one without a timestamp under the timestamp strategy
+    (a broker would give it a newer one), and one that is larger than the topic's `max.message.bytes`.
     """
 
     topic: str

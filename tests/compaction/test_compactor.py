@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.compaction import compactor as compactor_module
+from keyorder.compaction.cli_output import report_rows
 from keyorder.compaction.compactor import TopicCompactor
 from keyorder.compaction.errors import CompactionUnsafeError, CompactionWindowError, CompactorFencedError
 from keyorder.compaction.migration import set_strategy
@@ -363,6 +364,35 @@ def test_each_run_sees_the_strategy_of_its_time(cleaning_kafka: KafkaUnderTest, 
         set_strategy(kafka.client_config(), topic_name, Strategy(StrategyKind.HEADER, "v"))
         report = it.run()
     assert (report.appends, report.strategy.header) == (1, "v")
+
+
+@pytest.mark.kip("K280-20")
+def test_winners_near_the_topics_largest_size(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
+    """A batch is no larger than the topic takes, and a record that fitted compressed is written compressed. One that does
+    not fit any more is counted, and keeps no other from being written; it is when the topic takes it."""
+    kafka = cleaning_kafka
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    large = os.urandom(30_000)
+    with OrderedProducer({**kafka.client_config(), "compression.type": "gzip"}) as producer:
+        for version in (2, 1):
+            for i in range(60):
+                value = (
+                    b"low" if version == 1 else large if i in (10, 50) else b"z" * 40_000 if i == 30 else b"x" * 1_000
+                )
+                producer.produce(topic_name, value, f"k{i:02}", headers=[("v", encode_version(version))])
+        assert producer.flush(120) == 0
+    configure(kafka, topic_name, {"max.message.bytes": "10000"})
+
+    with compactor(kafka, topic_name) as it:
+        report = it.run()
+        assert (report.appends, report.raced, report.unappendable) == (58, 0, 2)
+        again = it.run()
+        assert (again.appends, again.unappendable) == (0, 2)
+        assert ("keys that could not be written again", 2) in list(report_rows(again))
+        configure(kafka, topic_name, {"max.message.bytes": "1048588"})
+        last = it.run()
+        assert (last.appends, last.unappendable) == (2, 0)
+    assert {len(each.value or b"") for each in clean(kafka, topic_name)} == {1_000, 30_000, 40_000}
 
 
 def test_an_unmanaged_topic_is_refused(cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
