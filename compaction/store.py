@@ -180,14 +180,17 @@ class VersionStore:
         return live, every - live
 
     def write_down(self, facts: Mapping[str, str]) -> None:
-        """Move what is in memory to the database, together with `facts` in one transaction."""
+        """Move what is in memory to the database, together with `facts` in one transaction. Raises ConfigError."""
         database = self._database or self._open()
-        with database:
-            entries = chain(self._rows.items(), self._columns.entries() if self._columns is not None else ())
-            while page := list(islice(entries, _PAGE)):
-                database.executemany(_UPSERT, (_row(key, entry) for key, entry in page))
-                database.executemany(_LAST, ((*entry.last, key, *entry.last[:2]) for key, entry in page))
-            database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+        try:
+            with database:
+                entries = chain(self._rows.items(), self._columns.entries() if self._columns is not None else ())
+                while page := list(islice(entries, _PAGE)):
+                    database.executemany(_UPSERT, (_row(key, entry) for key, entry in page))
+                    database.executemany(_LAST, ((*entry.last, key, *entry.last[:2]) for key, entry in page))
+                database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+        except sqlite3.Error as raised:
+            raise self._unusable(raised) from raised
         self._forget_objects()
         self._columns = None
 
@@ -259,9 +262,15 @@ class VersionStore:
                 database.execute("PRAGMA journal_mode = WAL")
             database.executescript(_SCHEMA)
         except sqlite3.DatabaseError as raised:
-            raise ConfigError("state", f"{self._path} cannot be used ({raised})", "name another file") from raised
+            raise self._unusable(raised) from raised
         self._database = database
         return database
+
+    def _unusable(self, raised: sqlite3.Error) -> ConfigError:
+        if self._path is None:
+            why = f"the temporary database for what memory does not hold cannot be used ({raised})"
+            return ConfigError("state", why, "set SQLITE_TMPDIR to a folder with room, or allow more memory")
+        return ConfigError("state", f"{self._path} cannot be used ({raised})", "name another file")
 
 
 @cache

@@ -59,6 +59,8 @@ class VersionTable:
         self._view: View | None = None
         self._folder = Folder(store, self.topic_id, strategy or Strategy(), self._look)
         self._fetched = 0.0
+        self._folded: dict[int, int] = {}  # the next offset of each partition that is not in the store yet
+        self._torn = False  # a turn was broken off: what was fetched in it is to be read again
         self.rebuilds = 0
         self.lock = threading.RLock()
 
@@ -75,7 +77,7 @@ class VersionTable:
     @property
     def positions(self) -> Mapping[int, int]:
         """The next offset to read of each partition."""
-        return self._log.positions
+        return self._folded
 
     @property
     def topic_id(self) -> str:
@@ -93,6 +95,7 @@ class VersionTable:
         self._refresh(clock.now())
         self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)
         self._log.assign(self._resumed())
+        self._folded = dict(self._log.positions)
 
     def renew(self) -> None:
         """See the strategy as it is now; where it was changed, all is to be read again."""
@@ -102,10 +105,14 @@ class VersionTable:
     def turn(self, timeout: float) -> int:
         """Fold in what has arrived, waiting up to `timeout` seconds for the first record. Returns how many records."""
         self._keep_up()
+        if self._torn:
+            self._log.assign(self._folded)
+        self._torn = True
         batch = self._log.poll(timeout)
         with self.lock:
             self._fetched = clock.now()
             self._folder.fold(batch, self.view)
+            self._folded, self._torn = dict(self._log.positions), False
         return len(batch)
 
     def _keep_up(self) -> None:
@@ -132,11 +139,11 @@ class VersionTable:
 
     def reached(self, ends: Mapping[int, int]) -> bool:
         """Whether everything below `ends` is folded in."""
-        return self._log.reached(ends)
+        return not self.left(ends)
 
     def left(self, ends: Mapping[int, int]) -> int:
         """How many offsets below `ends` are not folded in yet."""
-        return sum(max(0, end - self._log.positions.get(p, 0)) for p, end in ends.items())
+        return sum(max(0, end - self._folded.get(p, 0)) for p, end in ends.items())
 
     def read_to(self, ends: Mapping[int, int], progress: Progress | None = None) -> None:
         """Fold everything below `ends`. progress: called with (offsets passed, offsets in all)."""
@@ -149,10 +156,13 @@ class VersionTable:
 
         if total >= _BULK_RECORDS:
             for batch in self._log.columns(ends):
+                self._folded = dict(self._log.positions)
+                passed()
                 with self.lock:
                     self._fetched = clock.now()
                     self._folder.fold_columns(batch, self.view)
-                passed()
+            self._folded = dict(self._log.positions)
+            passed()
         while not self.reached(ends):
             self.turn(0.2)
             passed()
@@ -160,7 +170,7 @@ class VersionTable:
     def save(self) -> None:
         """Write everything down, so that the next start goes on from here."""
         with self.lock:
-            positions = json.dumps(positions_text(self._log.positions))
+            positions = json.dumps(positions_text(self._folded))
             self.store.write_down({**self._identity(), "positions": positions, "saved_at_ms": str(clock.wall_ms())})
 
     def close(self) -> None:
@@ -235,3 +245,4 @@ class VersionTable:
             self.rebuilds += 1
             self.store.clear()
             self._log.assign(dict.fromkeys(self._log.positions, 0))
+            self._folded = dict(self._log.positions)

@@ -142,10 +142,6 @@ class TopicLog:
         ask = self._offsets.stable_ends if self._committed else self._offsets.high_watermarks
         return {p: end for (_, p), end in ask(places, _PATIENCE).items()}
 
-    def reached(self, ends: Mapping[int, int]) -> bool:
-        """Whether everything below `ends` has been returned by `poll`."""
-        return all(self.positions.get(p, 0) >= end for p, end in ends.items())
-
     def discover(self, at_least: int = 0) -> bool:
         """Take partitions in that have been made since, from their beginning; asks the cluster every ten seconds.
 

@@ -214,6 +214,11 @@ class CompactedView:
             self._fail(error)
         except KafkaException as raised:
             self._fail(translate(raised.args[0], "read", f"topic {self.topic}", self._bootstrap))
+        except Exception as raised:
+            # Unseen it would end the thread alone, and old versions be taken for the latest.
+            failure = KeyorderError(f"the view of {self.topic!r} stopped: {type(raised).__name__}: {raised}")
+            failure.__cause__ = raised
+            self._fail(failure)
 
     def _fail(self, error: KeyorderError) -> None:
         with self._advanced:

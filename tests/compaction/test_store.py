@@ -142,6 +142,24 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         VersionStore(path)
 
 
+def test_a_file_that_takes_no_more_is_named(tmp_path: Path) -> None:
+    """As where the disk is full: one typed error, and the file holds what was written down before."""
+    path = tmp_path / "state"
+    store = VersionStore(path)
+    store.write_down({"run": "1"})
+    database = store._database
+    assert database is not None
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    for key, version in versions([(b"%05d" % number, 1, 0, b"v" * 100) for number in range(1000)]):
+        store.put(key, version)
+
+    with pytest.raises(ConfigError, match=r"state.*full"):
+        store.write_down({"run": "2"})
+    store.close()
+    assert VersionStore(path).facts() == {"run": "1"}
+
+
 @pytest.mark.kip("K280-17")
 def test_what_is_counted_is_what_a_key_takes() -> None:
     """The count that memory is limited by is within a third of what Python has allocated."""

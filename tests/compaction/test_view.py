@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.view import CompactedView
-from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
+from keyorder.partitioner.errors import BrokerUnreachableError, ConfigError, KeyorderError, TopicNotFoundError
 from keyorder.partitioner.layout import Layout
 from support.cluster import KafkaUnderTest
 from support.holding import until
@@ -217,6 +220,53 @@ def test_a_small_memory_and_a_snapshot(kafka: KafkaUnderTest, topic_name: str, t
     assert rows[0]["headers"] == [{"key": "v", "value": encode_version(rows[0]["version"])}]
     assert topic_name in table.schema.metadata[b"keyorder"].decode()
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.parametrize("fault", [sqlite3.OperationalError("database or disk is full"), OverflowError("too big")])
+def test_a_follower_that_fails_is_heard(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """Whatever ends its thread: nothing is answered from then on, and a load does not wait for it."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+
+    def fail(*_: object) -> None:
+        raise fault
+
+    with CompactedView(kafka.client_config(), topic_name).follow() as view:
+        assert view.load().get("a") is None
+        monkeypatch.setattr(VersionStore, "put", fail)
+        send(kafka, topic_name, ("a", "new", 1))
+        with pytest.raises(KeyorderError, match=str(fault)) as raised:
+            view.load(timeout=60)
+        assert not isinstance(raised.value, BrokerUnreachableError)
+        assert raised.value.__cause__ is fault
+        with pytest.raises(KeyorderError, match=str(fault)):
+            view.get("a")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_load_that_fails_loses_nothing(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, restarts: bool
+) -> None:
+    """The next one, or the next process with the same file, reads what it had fetched and not taken in."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, ("a", "one", 1), ("b", "two", 1))
+    put = VersionStore.put
+
+    def fail(store: VersionStore, key: bytes, *more: Any) -> None:
+        if key == b"b":
+            raise MemoryError
+        put(store, key, *more)
+
+    with CompactedView(kafka.client_config(), topic_name, path=tmp_path / "table") as view:
+        monkeypatch.setattr(VersionStore, "put", fail)
+        with pytest.raises(MemoryError):
+            view.load()
+        monkeypatch.setattr(VersionStore, "put", put)
+        if not restarts:
+            assert dict(view.load().items()) == {b"a": b"one", b"b": b"two"}
+    with CompactedView(kafka.client_config(), topic_name, path=tmp_path / "table") as view:
+        assert dict(view.load().items()) == {b"a": b"one", b"b": b"two"}
 
 
 def test_a_missing_topic_and_a_wrong_option_are_named(kafka: KafkaUnderTest, topic_name: str) -> None:
