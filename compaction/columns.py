@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..connector.arrow.hashing import hash_column, key_buffers
-from ..connector.arrow.schema import HEADERS, TIMESTAMP
+from ..connector.arrow.schema import HEADERS, TIMESTAMP, TOO_EARLY, TOO_LATE
 from ..partitioner.hashing import key_hash
 from . import column_kernels as kernels
 from .column_lists import python_bytes, python_headers
@@ -68,12 +68,13 @@ class VersionColumns:
     def put(self, entries: Sequence[tuple[bytes, Entry]]) -> None:
         """Take entries in."""
         best = [entry.best for _, entry in entries]
+        times = [min(max(version.timestamp * 1000, TOO_EARLY), TOO_LATE) for version in best]
         headers = [None if v.headers is None else [{"key": n, "value": d} for n, d in v.headers] for v in best]
         batch = pa.RecordBatch.from_arrays(
             [
                 pa.array([version.value for version in best], pa.binary()),
                 pa.array(headers, HEADERS),
-                pa.array([version.timestamp * 1000 for version in best], pa.int64()).cast(TIMESTAMP),
+                pa.array(times, pa.int64()).cast(TIMESTAMP),
                 pa.array([version.partition for version in best], pa.int32()),
             ],
             list(_KEPT),

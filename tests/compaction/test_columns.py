@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyorder.compaction import columns
@@ -16,6 +17,7 @@ from keyorder.compaction.folding import Folder
 from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.versions import Entry, Last, Version
+from keyorder.connector.arrow import schema
 from keyorder.connector.arrow.schema import SCHEMA
 from keyorder.connector.consuming.view import View, unmanaged
 
@@ -92,6 +94,22 @@ def test_batches_and_records_in_any_order_give_the_same_table(data: st.DataObjec
     store.clear(keep_floors=True)
     assert dict(store.entries()) == {key: entry for key, entry in wanted.items() if entry.best.value is None}
     store.close()
+
+
+@pytest.mark.parametrize("time", [1_795_855_199_000_000_000, 2**63 - 1, -(2**63)])
+def test_a_time_beyond_microseconds(time: int) -> None:
+    """As of a producer that sends nanoseconds: packed, it is what a batch of the library's records has for it."""
+    message = Message(topic="t", partition=0, offset=0, key=b"k", value=b"v", timestamp=(1, time))
+    batched, packed = VersionColumns(), VersionColumns()
+    store = VersionStore()
+    store._columns = batched
+    folder_of(store).fold_columns(schema.batch_of([message]), View(unmanaged("t", 1), False))
+    packed.put([(b"k", Entry(Version(7, 0, 0, 0, time, [], b"v"), Last(0, 0, 0, 0)))])
+
+    entry, expected_entry = packed.get(b"k"), batched.get(b"k")
+    assert entry is not None
+    assert expected_entry is not None
+    assert (entry.best.version, entry.best.timestamp) == (7, expected_entry.best.timestamp)
 
 
 def test_a_reader_goes_on_while_the_table_changes(monkeypatch: pytest.MonkeyPatch) -> None:
