@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -68,6 +69,13 @@ def _reading_options(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
+def _finite(_context: click.Context, _option: click.Parameter, number: float | None) -> float | None:
+    """A range takes nan, and inf where it has no upper end: a rate of either would be no limit."""
+    if number is not None and not math.isfinite(number):
+        raise click.BadParameter(f"{number} is not a finite number.")
+    return number
+
+
 @click.group(short_help="Keep the highest version of each key.")
 def compact() -> None:
     """Keep the highest version of each key: plan, run, view the result, change the strategy."""
@@ -101,7 +109,11 @@ def plan(
 @compact.command(short_help="Save the highest versions that the cleaner would remove.")
 @_reading_options
 @click.option(
-    "--throttle", type=click.FloatRange(min=1), default=None, help="Append at most this many bytes per second."
+    "--throttle",
+    type=click.FloatRange(min=1),
+    callback=_finite,
+    default=None,
+    help="Append at most this many bytes per second.",
 )
 @click.option(
     "--margin-ms",
@@ -178,6 +190,8 @@ def view(
     output: str,
 ) -> None:
     """Print the latest version of each key. With `--output json` that is one object per key and line."""
+    if keys and snapshot is not None:
+        raise click.UsageError("--snapshot writes the whole table: it does not go with --key.")
     connection.reach()
     chosen = _chosen(strategy, header, positive_only)
     with (

@@ -141,6 +141,9 @@ def test_plan_run_and_view(kafka: KafkaUnderTest, topic_name: str, tmp_path: Pat
         ("set-strategy", ["--strategy", "timestamp"], 2, "UnmanagedTopicError"),
         ("run", ["--strategy", "timestamp"], 2, "UnmanagedTopicError"),
         ("plan", ["--state", "/"], 2, "BadParameter"),
+        ("view", ["--key", "k", "--snapshot", "never.parquet"], 2, "UsageError"),
+        ("run", ["--throttle", "nan"], 2, "BadParameter"),
+        ("run", ["--throttle", "inf"], 2, "BadParameter"),
     ],
 )
 def test_a_wrong_call_is_one_typed_error(
