@@ -60,6 +60,7 @@ class VersionTable:
         self._folder = Folder(store, self.topic_id, strategy or Strategy(), self._look)
         self._fetched = 0.0
         self._folded: dict[int, int] = {}  # the next offset of each partition that is not in the store yet
+        self._parsed: tuple[tuple[str, str], Strategy] | None = None  # the topic's settings, and what they say
         self._torn = False  # a turn was broken off: what was fetched in it is to be read again
         self.rebuilds = 0
         self.lock = threading.RLock()
@@ -138,8 +139,8 @@ class VersionTable:
         return ends if count <= len(ends) else self._log.ends(count)
 
     def reached(self, ends: Mapping[int, int]) -> bool:
-        """Whether everything below `ends` is folded in."""
-        return not self.left(ends)
+        """Whether everything below `ends` is folded in, by the strategy that is known now."""
+        return self._chosen() == self.strategy and not self.left(ends)
 
     def left(self, ends: Mapping[int, int]) -> int:
         """How many offsets below `ends` are not folded in yet."""
@@ -202,9 +203,10 @@ class VersionTable:
             return self._explicit
         settings = self.view.timeline.settings
         key = (settings.get(STRATEGY_CONFIG, ""), settings.get(HEADER_CONFIG, ""))
-        if key != getattr(self, "_chosen_key", None):
-            self._chosen_key, self._chosen_strategy = key, Strategy.of(settings)
-        return self._chosen_strategy
+        known = self._parsed  # as one, since another thread may ask
+        if known is None or known[0] != key:
+            self._parsed = known = key, Strategy.of(settings)
+        return known[1]
 
     def _identity(self) -> dict[str, str]:
         identity, timeline = self._log.identity, self.view.timeline
@@ -241,8 +243,9 @@ class VersionTable:
 
     def _rebuild(self) -> None:
         with self.lock:
-            self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)
             self.rebuilds += 1
             self.store.clear()
             self._log.assign(dict.fromkeys(self._log.positions, 0))
             self._folded = dict(self._log.positions)
+            # Last: whoever finds the new strategy finds how much is to be read by it.
+            self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction.migration import set_strategy
 from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.view import CompactedView
@@ -220,6 +221,21 @@ def test_a_small_memory_and_a_snapshot(kafka: KafkaUnderTest, topic_name: str, t
     assert rows[0]["headers"] == [{"key": "v", "value": encode_version(rows[0]["version"])}]
     assert topic_name in table.schema.metadata[b"keyorder"].decode()
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.kip("K280-03")
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_load_takes_the_strategy_of_its_time(kafka: KafkaUnderTest, topic_name: str, follows: bool) -> None:
+    """One that was changed before the call is the one that the table is by when it returns."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, ("a", "high", 2), ("a", "last", 1))
+    with CompactedView(kafka.client_config(), topic_name) as view:
+        if follows:
+            view.follow()
+        assert view.load().get("a") == b"high"
+        for strategy, wanted in ((Strategy(), b"last"), (Strategy(StrategyKind.HEADER, "v"), b"high")):
+            set_strategy(kafka.client_config(), topic_name, strategy)
+            assert view.load().get("a") == wanted
 
 
 @pytest.mark.parametrize("fault", [sqlite3.OperationalError("database or disk is full"), OverflowError("too big")])
