@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from confluent_kafka import KafkaException, Producer
 
@@ -114,10 +115,11 @@ class Leader:
             status.run > run or (status.run == run and status.state in ("UNASSIGNED", "FAILED"))
         )
 
-    def _assign(self, slots: Mapping[tuple[str, int], Slot]) -> None:
+    def _assign(self, slots: Mapping[tuple[str, int], Slot], tasks: Mapping[str, bytes] | None = None) -> None:
+        """tasks: records of task configurations, which go before it in its transaction."""
         epoch = self._state.assignment.epoch + 1
         made = Assignment(epoch, self._membership.member, self._url, slots)
-        self._configs.write({"assignment": encode_assignment(made)})
+        self._configs.write({**(tasks or {}), "assignment": encode_assignment(made)})
 
     def _follow_connectors(self) -> None:
         tasks, statuses = self.connectors.follow(self._state)
@@ -139,10 +141,18 @@ class Leader:
             self._statuses.read_to_end()
 
     def _write_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
-        """Store a connector's task configurations; its tasks begin new runs."""
-        of = digest(self._state.configs[name])
-        self._configs.write({f"tasks-{name}": json.dumps({"tasks": configs, "of": of}).encode()})
-        self._restart.update(key for key in self._state.wanted() if key[0] == name)
+        """Store a connector's task configurations, and that its tasks begin new runs.
+
+        Both or neither: a leader that comes next sees no difference between what is stored and what tasks run with.
+        """
+        stored = {"tasks": configs, "of": digest(self._state.configs[name])}
+        slots = {
+            key: replace(slot, run=slot.run + 1)
+            if key[0] == name and key[1] < len(configs) and slot.member is not None
+            else slot
+            for key, slot in self._state.assignment.slots.items()
+        }
+        self._assign(slots, {f"tasks-{name}": json.dumps(stored).encode()})
 
     def _fence_surplus(self, name: str, count: int) -> None:
         """Before a connector has fewer tasks: end what the surplus ones may still be writing (KIP-618)."""
