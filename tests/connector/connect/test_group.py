@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+from keyorder.connector.connect.runtime.group.herder import Herder
 from keyorder.connector.connect.runtime.group.leader import Leader
 from keyorder.connector.connect.runtime.group.membership import Membership
 from keyorder.connector.connect.runtime.group.place import WorkerPlace
 from keyorder.connector.connect.runtime.group.state import ClusterState
 from keyorder.connector.connect.runtime.group.stores import MemoryLog, Statuses
+from keyorder.connector.connect.runtime.kafka_log import Update
 from keyorder.connector.connect.runtime.launch import Parts
+from keyorder.connector.connect.runtime.offsets import FileOffsetStore
+from keyorder.connector.connect.runtime.tasks.task_base import StateListener
 from keyorder.connector.connect.runtime.worker import Worker
+from keyorder.errors import BrokerUnreachableError
+from support.connect_rig import PATIENCE, until
 
 
 class Member(Membership):
@@ -28,31 +37,55 @@ class Member(Membership):
         return self.seen
 
 
+class RefusingLog(MemoryLog):
+    """Its broker is away for records of the kinds `refused`: for the first one, or for all."""
+
+    def __init__(self, apply: Update, refused: Sequence[str]) -> None:
+        super().__init__(apply)
+        self.refused, self.once, self.met = set(refused), True, Event()
+
+    def write(self, records: Mapping[str, bytes | None]) -> None:
+        met = {key.partition(":")[0] for key in records} & self.refused
+        if met:
+            self.refused -= met if self.once else set()
+            self.met.set()
+            raise BrokerUnreachableError("127.0.0.1:1", "write to topic status")
+        super().write(records)
+
+
 class Group:
     """What the workers of one group share, and a leader for each that leads in turn."""
 
-    def __init__(self, settings: dict[str, str]) -> None:
+    def __init__(self, settings: dict[str, str], refused: Sequence[str] = ()) -> None:
         self.parts = Parts.of(settings, distributed=False)
         self.state, self.known = ClusterState(), Statuses()
-        self.configs, self.statuses = MemoryLog(self.state.apply), MemoryLog(self.known.apply)
+        self.configs, self.statuses = MemoryLog(self.state.apply), RefusingLog(self.known.apply, refused)
 
-    def leader(self, member: str, seen: set[str] | None) -> Leader:
-        """A worker that has just been given the lead."""
-        parts = self.parts
-        nothing: Any = None
-        place = WorkerPlace(
-            member,
-            "",
-            parts.settings,
-            parts.parsed,
-            self.state,
-            self.configs,
-            self.known,
-            self.statuses,
-            Member(member, seen),
+    def place(self, member: str, seen: set[str] | None) -> WorkerPlace:
+        """A worker's place."""
+        parts, membership = self.parts, Member(member, seen)
+        return WorkerPlace(
+            member, "", parts.settings, parts.parsed, self.state, self.configs, self.known, self.statuses, membership
         )
-        worker = Worker(parts.settings, parts.parsed, parts.plugins, parts.resolver, nothing, None, "", lambda *_: None)
-        return Leader(place, worker, lambda: None)
+
+    def worker(self, listener: StateListener = lambda *_: None) -> Worker:
+        """What runs the tasks of a worker."""
+        parts, offsets = self.parts, FileOffsetStore(Path(self.parts.parsed["offset.storage.file.filename"]))
+        return Worker(parts.settings, parts.parsed, parts.plugins, parts.resolver, offsets, None, "", listener)
+
+    def leader(self, member: str = "one", seen: set[str] | None = None) -> Leader:
+        """A worker that has just been given the lead."""
+        return Leader(self.place(member, seen), self.worker(), lambda: None)
+
+    @contextmanager
+    def herder(self) -> Iterator[Herder]:
+        """A worker that is alone in its group, and at work."""
+        herder = Herder(self.place("one", {"one"}), self.worker)
+        herder.start()
+        try:
+            yield herder
+        finally:
+            herder.stop()
 
     def configure(self, name: str, **more: str) -> None:
         """PUT /connectors/name/config."""
@@ -85,3 +118,35 @@ def test_a_changed_configuration_reaches_running_tasks_though_the_lead_moves(set
     tasks: Any = group.state.tasks["c"][0]
     after = group.state.assignment.slots["c", 0]
     assert (tasks[0]["note"], after.member, after.run) == ("new", before.member, before.run + 1)
+
+
+def test_a_tasks_state_is_told_when_the_status_topic_can_be_written_again(settings: dict[str, str]) -> None:
+    """A broker that is away for a moment: a failed task would stay RUNNING for the REST, and one that has ended awaited."""
+    group = Group(settings, refused=["status-task"])
+    group.configure("c", **{"errors.tolerance": "some"})
+    with group.herder():
+        until(lambda: group.known.tasks.get(("c", 0)), "the state is told")
+    assert group.known.tasks["c", 0].state == "FAILED"
+    assert "errors.tolerance" in str(group.known.tasks["c", 0].trace)
+
+
+@pytest.mark.parametrize("kind", ["status-task", "status-connector"])
+def test_a_worker_answers_while_the_status_topic_cannot_be_written(settings: dict[str, str], kind: str) -> None:
+    """Its states wait; whoever asks does not."""
+    group = Group(settings, refused=[kind])
+    group.statuses.once = False
+    group.configure("c", **{"errors.tolerance": "some"})
+    with group.herder() as herder:
+        assert group.statuses.met.wait(60)
+        assert herder.call(lambda: list(group.state.configs), timeout=PATIENCE) == ["c"]
+
+
+def test_a_failed_connectors_state_is_told_when_the_status_topic_can_be_written_again(settings: dict[str, str]) -> None:
+    """It is told until it is known, as RUNNING is."""
+    group = Group(settings, refused=["status-connector"])
+    group.configure("c", **{"connector.class": "NotHere"})
+    leader = group.leader()
+    with pytest.raises(BrokerUnreachableError):
+        leader.turn()
+    leader.turn()
+    assert group.known.connectors["c"].state == "FAILED"

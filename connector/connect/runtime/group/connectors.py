@@ -31,7 +31,7 @@ class Connectors:
     def __init__(self, plugins: Plugins, resolver: Resolver, worker_id: str, wake: Callable[[], None]) -> None:
         self._plugins, self._resolver, self._worker_id, self._wake = plugins, resolver, worker_id, wake
         self._running: dict[str, _Running] = {}
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, tuple[str, Status]] = {}
 
     def follow(self, state: ClusterState) -> tuple[dict[str, list[dict[str, str]]], dict[str, Status]]:
         """Start and stop instances. Returns new task configurations, and the state of every connector."""
@@ -42,22 +42,23 @@ class Connectors:
             if name not in state.configs or stale or state.target(name) is not Target.STARTED:
                 self.stop(name)
         for name, config in state.configs.items():
-            if self._failed.get(name) not in (None, digest(config)):
+            if name in self._failed and self._failed[name][0] != digest(config):
                 del self._failed[name]
             target = state.target(name)
             if target is not Target.STARTED:
                 statuses[name] = Status("PAUSED" if target is Target.PAUSED else "STOPPED", self._worker_id)
                 continue
             if name in self._failed:
-                continue  # its state was told when it failed
+                statuses[name] = self._failed[name][1]
+                continue
             try:
                 made = self._one(name, config, state)
             except Exception as error:
                 self.stop(name)
-                self._failed[name] = digest(config)
                 text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
                 _LOG.error("connector %s failed: %s", name, self._resolver.redact(str(error)))
                 statuses[name] = Status("FAILED", self._worker_id, self._resolver.redact(text))
+                self._failed[name] = digest(config), statuses[name]
                 continue
             statuses[name] = Status("RUNNING", self._worker_id)
             if made is not None:

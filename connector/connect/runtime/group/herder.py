@@ -48,6 +48,8 @@ class Herder(threading.Thread):
         self.worker = make_worker(self._task_state)
         self.leader = Leader(place, self.worker, self.wake)
         self._reports: queue.Queue[tuple[TaskId, State, str | None]] = queue.Queue()
+        self._untold: dict[str, bytes | None] = {}
+        self._used: dict[str, set[str]] = {}
         self._ending = threading.Event()
         self.failure: Exception | None = None
         self.ready = threading.Event()
@@ -123,6 +125,7 @@ class Herder(threading.Thread):
                     if not error.retriable:
                         raise
                     _LOG.warning("worker %s: %s", self.worker_id, error)
+                self._serve(_TURN)  # after a turn that failed, too: whoever asks is answered
         except Exception as error:
             _LOG.exception("worker %s ends", self.worker_id)
             self.failure = error
@@ -160,7 +163,6 @@ class Herder(threading.Thread):
             self.configs.read_to_end()
         self.worker.follow(self.state, self.membership.member)
         self._tell()
-        self._serve(_TURN)
 
     def _serve(self, wait: float) -> None:
         try:
@@ -173,21 +175,25 @@ class Herder(threading.Thread):
             pass
 
     def _tell(self) -> None:
-        """Report what the tasks have become."""
-        records: dict[str, bytes | None] = {}
+        """Report what the tasks have become and the topics that they use; again if it cannot be written."""
         try:
             while True:
                 number, state, trace = self._reports.get_nowait()
                 status = Status(state.value, self.worker_id, trace, number.run)
-                records.update(task_status(number.connector, number.number, status))
+                self._untold.update(task_status(number.connector, number.number, status))
         except queue.Empty:
             pass
         for name, topics in self.worker.topics().items():
+            self._used.setdefault(name, set()).update(topics)
+        records = dict(self._untold)
+        for name, topics in self._used.items():
             if name in self.state.configs:  # else it was deleted, and its tasks end
                 for topic in topics - self.known.topics.get(name, set()):
                     records.update(topic_status(name, topic, True))
         if records:
             self.statuses.write(records)
+        self._untold.clear()
+        self._used.clear()
 
     def _task_state(self, number: TaskId, state: State, trace: str | None) -> None:
         self._reports.put((number, state, trace))
