@@ -10,6 +10,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from keyorder.connector.connect import ConnectError
 from keyorder.connector.connect.runtime.group.herder import Herder
 from keyorder.connector.connect.runtime.group.leader import Leader
 from keyorder.connector.connect.runtime.group.membership import Membership
@@ -22,7 +23,18 @@ from keyorder.connector.connect.runtime.offsets import FileOffsetStore
 from keyorder.connector.connect.runtime.tasks.task_base import StateListener
 from keyorder.connector.connect.runtime.worker import Worker
 from keyorder.errors import BrokerUnreachableError
-from support.connect_rig import PATIENCE, until
+from support.connect_rig import PATIENCE, MemorySink, until
+
+
+class Unavailable(MemorySink):
+    """Its other side can be reached, or not."""
+
+    reachable = True
+
+    def start(self, config: dict[str, str]) -> None:
+        if not self.reachable:
+            raise ConnectError("the other side is away")
+        super().start(config)
 
 
 class Member(Membership):
@@ -100,7 +112,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
         "bootstrap.servers": "127.0.0.1:1",
         "offset.storage.file.filename": str(tmp_path / "offsets.json"),
         "listeners": "",
-        "plugin.classes": "support.connect_rig:MemorySink",
+        "plugin.classes": f"support.connect_rig:MemorySink,{__name__}:Unavailable",
     }
 
 
@@ -150,3 +162,32 @@ def test_a_failed_connectors_state_is_told_when_the_status_topic_can_be_written_
         leader.turn()
     leader.turn()
     assert group.known.connectors["c"].state == "FAILED"
+
+
+@pytest.mark.parametrize("by", ["stop", "delete"])
+def test_a_failed_connector_stays_failed_through_a_pause_and_begins_anew_after(
+    settings: dict[str, str], by: str
+) -> None:
+    """As in Kafka Connect, when it was stopped or deleted and made again, if with the same configuration."""
+    group = Group(settings)
+    leader = group.leader()
+
+    def turn(target: str) -> str:
+        group.configs.write({"target-state-c": json.dumps({"state": target}).encode()})
+        leader.turn()
+        return group.known.connectors["c"].state
+
+    Unavailable.reachable = False
+    group.configure("c", **{"connector.class": "Unavailable"})
+    assert [turn(target) for target in ("STARTED", "PAUSED", "STARTED")] == ["FAILED"] * 3
+
+    if by == "stop":
+        assert turn("STOPPED") == "STOPPED"
+    else:
+        group.configs.write({"connector-c": None, "target-state-c": None})
+        leader.turn()
+        assert "c" not in group.known.connectors
+        group.configure("c", **{"connector.class": "Unavailable"})
+    Unavailable.reachable = True
+    assert turn("STARTED") == "RUNNING"
+    assert len(group.state.tasks["c"][0]) == 1

@@ -41,15 +41,16 @@ class Connectors:
             stale = self._running[name].made_from != digest(state.configs.get(name, {}))
             if name not in state.configs or stale or state.target(name) is not Target.STARTED:
                 self.stop(name)
+        for name, (made_from, _) in list(self._failed.items()):
+            if made_from != digest(state.configs.get(name, {})) or state.target(name) is Target.STOPPED:
+                del self._failed[name]  # another one now, none, or one that begins anew
         for name, config in state.configs.items():
-            if name in self._failed and self._failed[name][0] != digest(config):
-                del self._failed[name]
             target = state.target(name)
-            if target is not Target.STARTED:
-                statuses[name] = Status("PAUSED" if target is Target.PAUSED else "STOPPED", self._worker_id)
-                continue
             if name in self._failed:
                 statuses[name] = self._failed[name][1]
+                continue
+            if target is not Target.STARTED:
+                statuses[name] = Status("PAUSED" if target is Target.PAUSED else "STOPPED", self._worker_id)
                 continue
             try:
                 made = self._one(name, config, state)
