@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -177,7 +178,10 @@ class Plugins:
         for known in (self._allowed[kind], self._installed[kind]):
             if name in known:
                 found = known[name]
-                return found if isinstance(found, type) else found.load()
+                try:
+                    return found if isinstance(found, type) else found.load()
+                except Exception as error:  # whatever its module raises
+                    raise NotFoundError(f"plugin {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         # Java's package names are understood, so that a configuration of Kafka Connect's own plugins works as it stands.
         # Those of other packages are other plugins: io.debezium.transforms.Filter filters by something else.
         package, _, short = name.rpartition(".")
@@ -212,10 +216,13 @@ class Plugins:
         if not connectors_only:
             for group, word in _WORDS.items():
                 for full in self.full_names(group):
-                    found[word, full] = PluginInfo(full, word, self.version(group, full))
+                    with suppress(NotFoundError):
+                        found[word, full] = PluginInfo(full, word, self.version(group, full))
             for full in (_JAVA_CLASSES[SIMPLE_HEADERS], *self.full_names("converters")):
-                version = KAFKA_VERSION if full.endswith(SIMPLE_HEADERS) else self.version("converters", full)
-                found["header_converter", full] = PluginInfo(full, "header_converter", version)
+                with suppress(NotFoundError):
+                    found["header_converter", full] = PluginInfo(
+                        full, "header_converter", self.version("converters", full)
+                    )
         return sorted(found.values(), key=lambda info: (info.kind, info.name))
 
     def version(self, group: str, name: str) -> str:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ....partitioner.errors import KeyorderError
 from ... import clock
 from ..api.errors import NotFoundError
 from ..config.providers import Resolver
@@ -137,7 +136,7 @@ class Worker:
         self.startups["attempts"] += 1
         try:
             task = self._make(number, state, paused)
-        except (KeyorderError, ValueError) as error:
+        except Exception as error:  # of a plugin's code: anything
             trace = self.resolver.redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
             self._listener(number, State.FAILED, trace)
             self.startups["failure"] += 1

@@ -10,7 +10,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from keyorder.connector.connect import ConnectError
+from keyorder.connector.connect import ConfigDef, ConnectError, SourceConnector, SourceTask
 from keyorder.connector.connect.runtime.group.herder import Herder
 from keyorder.connector.connect.runtime.group.leader import Leader
 from keyorder.connector.connect.runtime.group.membership import Membership
@@ -35,6 +35,33 @@ class Unavailable(MemorySink):
         if not self.reachable:
             raise ConnectError("the other side is away")
         super().start(config)
+
+
+class Torn(SourceConnector):
+    """Its code fails where `fails` says."""
+
+    fails = ""
+
+    @classmethod
+    def config(cls) -> ConfigDef:
+        return ConfigDef()
+
+    @classmethod
+    def task_class(cls) -> type[SourceTask]:
+        if cls.fails == "task_class":
+            raise AttributeError("no such attribute")
+        return SourceTask
+
+    def start(self, config: dict[str, str]) -> None:
+        self._config = config
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [{"number": str(n)} for n in range(max_tasks)]
+
+    def exactly_once_support(self, config: dict[str, str]) -> bool:
+        if self.fails == "exactly_once_support":
+            raise KeyError("a setting")
+        return False
 
 
 class Member(Membership):
@@ -112,7 +139,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
         "bootstrap.servers": "127.0.0.1:1",
         "offset.storage.file.filename": str(tmp_path / "offsets.json"),
         "listeners": "",
-        "plugin.classes": f"support.connect_rig:MemorySink,{__name__}:Unavailable",
+        "plugin.classes": f"support.connect_rig:MemorySink,{__name__}:Unavailable,{__name__}:Torn",
     }
 
 
@@ -191,3 +218,39 @@ def test_a_failed_connector_stays_failed_through_a_pause_and_begins_anew_after(
     Unavailable.reachable = True
     assert turn("STARTED") == "RUNNING"
     assert len(group.state.tasks["c"][0]) == 1
+
+
+@pytest.mark.parametrize("where", ["task_class", "exactly_once_support"])
+def test_a_plugin_whose_code_fails_ends_no_worker(
+    settings: dict[str, str], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task has failed, with the trace; else the worker ended, and then the next one that was given the task."""
+    group = Group(settings)
+    group.parts.parsed["exactly.once.source.support"] = "enabled"
+    monkeypatch.setattr(Torn, "fails", where)
+    group.configure("c", **{"connector.class": "Torn"})
+    with group.herder() as herder:
+        until(lambda: group.known.tasks.get(("c", 0)) or herder.failure, "it is told, or has ended the worker")
+        assert herder.failure is None
+    assert group.known.tasks["c", 0].state == "FAILED"
+    assert str(group.known.tasks["c", 0].trace).rstrip().endswith(("no such attribute", "'a setting'"))
+
+
+def test_a_plugin_whose_code_fails_as_it_loses_tasks_ends_no_leader(
+    settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its tasks write exactly once is asked before surplus ones are fenced."""
+    group = Group(settings)
+    group.parts.parsed["exactly.once.source.support"] = "enabled"
+    group.configure("c", **{"connector.class": "Torn", "tasks.max": "2"})
+    leader = group.leader()
+    leader.turn()
+    assert len(group.state.tasks["c"][0]) == 2
+    monkeypatch.setattr(Torn, "fails", "exactly_once_support")
+    group.configure("c", **{"connector.class": "Torn", "tasks.max": "1"})
+    leader.turn()
+    assert group.known.connectors["c"].state == "FAILED"
+    assert len(group.state.tasks["c"][0]) == 2
+    group.configure("c", **{"connector.class": "Torn", "tasks.max": "3"})
+    leader.turn()
+    assert len(group.state.tasks["c"][0]) == 3

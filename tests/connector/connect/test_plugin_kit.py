@@ -74,6 +74,28 @@ def test_folders_of_plugin_path_are_searched(tmp_path: Path, caplog: pytest.LogC
         sys.path[:] = before
 
 
+def test_a_plugin_that_cannot_be_loaded_is_told_and_hides_no_other(tmp_path: Path) -> None:
+    """Its module raises what it likes: a library that is missing, or that it does not fit."""
+    info = tmp_path / "torn-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torn\nVersion: 1\n")
+    kinds = ("connectors", "transforms", "predicates", "converters")
+    (info / "entry_points.txt").write_text("".join(f"[keyorder.{kind}]\nTorn = torn_module:Torn\n" for kind in kinds))
+    (tmp_path / "torn_module.py").write_text("raise OSError('libtorn.so.5: cannot open')\n")
+    before = list(sys.path)
+    try:
+        plugins = Plugins((), [str(tmp_path)])
+        for find in (plugins.connector, plugins.transform, plugins.predicate, plugins.converter):
+            with pytest.raises(NotFoundError, match=r"Torn.*libtorn\.so\.5"):
+                find("Torn")
+        shown = {info.name for info in plugins.listed(connectors_only=False)}
+    finally:
+        sys.path[:] = before
+    assert not any("Torn" in name for name in shown)
+    assert any("Torn" in name for name in plugins.names("connectors"))
+    assert any(name.endswith(".StringConverter") for name in shown)
+
+
 def test_the_kit_tells_why_a_connector_failed(kafka: KafkaUnderTest, topic_name: str) -> None:
     """In the trace of its task; and its own broker is not needed where there is one."""
     with LocalConnect(MemorySink, bootstrap_servers=kafka.bootstrap_servers) as connect:

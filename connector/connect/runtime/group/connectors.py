@@ -55,16 +55,21 @@ class Connectors:
             try:
                 made = self._one(name, config, state)
             except Exception as error:
-                self.stop(name)
-                text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-                _LOG.error("connector %s failed: %s", name, self._resolver.redact(str(error)))
-                statuses[name] = Status("FAILED", self._worker_id, self._resolver.redact(text))
-                self._failed[name] = digest(config), statuses[name]
+                statuses[name] = self.fail(name, config, error)
                 continue
             statuses[name] = Status("RUNNING", self._worker_id)
             if made is not None:
                 tasks[name] = made
         return tasks, statuses
+
+    def fail(self, name: str, config: Mapping[str, str], error: Exception) -> Status:
+        """End it for good: its own code has failed. Returns its state from now on."""
+        self.stop(name)
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        _LOG.error("connector %s failed: %s", name, self._resolver.redact(str(error)))
+        status = Status("FAILED", self._worker_id, self._resolver.redact(text))
+        self._failed[name] = digest(config), status
+        return status
 
     def _one(self, name: str, config: Mapping[str, str], state: ClusterState) -> list[dict[str, str]] | None:
         """Start it if it does not run; its task configurations if they may have changed."""

@@ -124,8 +124,14 @@ class Leader:
     def _follow_connectors(self) -> None:
         tasks, statuses = self.connectors.follow(self._state)
         for name, configs in tasks.items():
-            self._fence_surplus(name, len(configs))
-            self._write_tasks(name, configs)
+            try:
+                self._fence_surplus(name, len(configs))
+            except RebalanceInProgressError:
+                raise
+            except Exception as error:  # of the connector's own code
+                statuses[name] = self.connectors.fail(name, self._state.configs[name], error)
+            else:
+                self._write_tasks(name, configs)
         changed: dict[str, bytes | None] = {}
         for name, status in statuses.items():
             if self._known.connectors.get(name) != status:
