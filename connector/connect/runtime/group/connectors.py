@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .....partitioner.errors import ConfigError
+from .... import clock
 from ...api.connector import Connector, ConnectorContext
 from ...config.providers import Resolver
 from ..plugins import Plugins
@@ -18,32 +19,104 @@ from .stores import Status
 _LOG = logging.getLogger("keyorder.connect.connector")
 
 
-class _Running:
-    def __init__(self, instance: Connector, made_from: str) -> None:
-        self.instance, self.made_from = instance, made_from
-        self.reconfigure = threading.Event()
+class _Running(threading.Thread):
+    """One instance, and the thread that calls it: one that hangs keeps nobody else waiting.
+
+    made: its newest task configurations, as they are stored. failure: what has ended it.
+    """
+
+    def __init__(
+        self, connector: str, config: Mapping[str, str], plugins: Plugins, resolver: Resolver, wake: Callable[[], None]
+    ) -> None:
+        super().__init__(name=f"connect-connector-{connector}", daemon=True)
+        self._connector, self._config, self._plugins = connector, dict(config), plugins
+        self._resolver, self._wake = resolver, wake
+        self.made_from = digest(config)
+        self.made: list[dict[str, str]] | None = None
         self.failure: Exception | None = None
+        self._asked, self._stopping = threading.Event(), threading.Event()
+        self._asked.set()
+
+    def end(self) -> None:
+        """Let it stop. Waits for nothing."""
+        self._stopping.set()
+        self._asked.set()
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            self._resolver.keep_secret(self._config)
+            resolved = self._resolver.resolve(self._config)
+            instance = self._plugins.connector(resolved["connector.class"])()
+            instance.initialize(ConnectorContext(self._connector, self._asked.set, self._blame))
+            instance.start(resolved)
+            try:
+                self._make_tasks(instance)
+            finally:
+                self._release(instance)
+        except Exception as error:  # of its own code: anything
+            self._blame(error)
+        self._wake()
+
+    def _make_tasks(self, instance: Connector) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            if self._stopping.is_set() or self.failure is not None:
+                return
+            most = int(self._config.get("tasks.max", "1"))
+            made = instance.task_configs(most)
+            if len(made) > most and self._config.get("tasks.max.enforce", "true").lower() != "false":
+                raise ConfigError("tasks.max", f"the connector makes {len(made)} tasks", f"it may make {most}")
+            # As it will be read: what cannot be stored is an error of the connector.
+            self.made = json.loads(json.dumps([self._placeholders(own) for own in made], allow_nan=False))
+            self._wake()
+
+    def _placeholders(self, made: Mapping[str, str]) -> dict[str, str]:
+        """A task's settings as they are stored: what came from a placeholder goes back to it."""
+        resolved = self._resolver.resolve(self._config)
+        back = {value: self._config[name] for name, value in resolved.items() if value != self._config[name]}
+        return {name: back.get(value, value) for name, value in made.items()}
+
+    def _blame(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        self._asked.set()
+        self._wake()
+
+    def _release(self, instance: Connector) -> None:
+        try:
+            instance.stop()
+        except Exception as error:
+            _LOG.warning("connector %s did not stop well: %s", self._connector, self._resolver.redact(str(error)))
 
 
 class Connectors:
-    """Keeps one instance per connector that is started. Used by the herder's thread alone."""
+    """Keeps one instance per connector that is started. Used by the herder's thread alone.
 
-    def __init__(self, plugins: Plugins, resolver: Resolver, worker_id: str, wake: Callable[[], None]) -> None:
+    patience: seconds for which an instance that is to end is awaited, before another one takes its place.
+    """
+
+    def __init__(
+        self, plugins: Plugins, resolver: Resolver, worker_id: str, wake: Callable[[], None], patience: float
+    ) -> None:
         self._plugins, self._resolver, self._worker_id, self._wake = plugins, resolver, worker_id, wake
+        self._patience = patience
         self._running: dict[str, _Running] = {}
+        self._ending: dict[str, tuple[_Running, float]] = {}
         self._failed: dict[str, tuple[str, Status]] = {}
 
     def follow(self, state: ClusterState) -> tuple[dict[str, list[dict[str, str]]], dict[str, Status]]:
-        """Start and stop instances. Returns new task configurations, and the state of every connector."""
+        """Start and stop instances. Returns new task configurations, and the state of every connector that has one."""
         statuses: dict[str, Status] = {}
         tasks: dict[str, list[dict[str, str]]] = {}
         for name in list(self._running):
             stale = self._running[name].made_from != digest(state.configs.get(name, {}))
-            if name not in state.configs or stale or state.target(name) is not Target.STARTED:
+            if stale or state.target(name) is not Target.STARTED:
                 self.stop(name)
         for name, (made_from, _) in list(self._failed.items()):
             if made_from != digest(state.configs.get(name, {})) or state.target(name) is Target.STOPPED:
                 del self._failed[name]  # another one now, none, or one that begins anew
+        self._ending = {name: each for name, each in self._ending.items() if each[0].is_alive()}
         for name, config in state.configs.items():
             target = state.target(name)
             if name in self._failed:
@@ -52,15 +125,26 @@ class Connectors:
             if target is not Target.STARTED:
                 statuses[name] = Status("PAUSED" if target is Target.PAUSED else "STOPPED", self._worker_id)
                 continue
-            try:
-                made = self._one(name, config, state)
-            except Exception as error:
-                statuses[name] = self.fail(name, config, error)
+            running = self._running.get(name) or self._start(name, config)
+            made = None if running is None else running.made
+            if running is not None and running.failure is not None:
+                statuses[name] = self.fail(name, config, running.failure)
                 continue
-            statuses[name] = Status("RUNNING", self._worker_id)
-            if made is not None:
+            statuses[name] = Status("UNASSIGNED" if made is None else "RUNNING", self._worker_id)
+            if running is not None and made is not None and state.tasks.get(name) != (made, running.made_from):
                 tasks[name] = made
         return tasks, statuses
+
+    def _start(self, name: str, config: Mapping[str, str]) -> _Running | None:
+        """A new instance; None while the one before it may still end."""
+        if name in self._ending:
+            if clock.now() < self._ending[name][1]:
+                return None
+            del self._ending[name]
+            _LOG.warning("connector %s begins anew, though it has not stopped in %g s", name, self._patience)
+        running = self._running[name] = _Running(name, config, self._plugins, self._resolver, self._wake)
+        running.start()
+        return running
 
     def fail(self, name: str, config: Mapping[str, str], error: Exception) -> Status:
         """End it for good: its own code has failed. Returns its state from now on."""
@@ -71,73 +155,28 @@ class Connectors:
         self._failed[name] = digest(config), status
         return status
 
-    def _one(self, name: str, config: Mapping[str, str], state: ClusterState) -> list[dict[str, str]] | None:
-        """Start it if it does not run; its task configurations if they may have changed."""
-        running = self._running.get(name)
-        current = digest(config)
-        if running is None:
-            self._resolver.keep_secret(config)
-            resolved = self._resolver.resolve(config)
-            instance = self._plugins.connector(resolved["connector.class"])()
-            running = _Running(instance, current)
-            instance.initialize(ConnectorContext(name, self._reconfigurer(running), self._blamer(running)))
-            instance.start(resolved)
-            self._running[name] = running
-            running.reconfigure.set()
-        if running.failure is not None:
-            raise running.failure
-        known = state.tasks.get(name)
-        if not running.reconfigure.is_set() and known is not None and known[1] == current:
-            return None
-        running.reconfigure.clear()
-        most = int(config.get("tasks.max", "1"))
-        made = running.instance.task_configs(most)
-        if len(made) > most and config.get("tasks.max.enforce", "true").lower() != "false":
-            raise ConfigError("tasks.max", f"the connector makes {len(made)} tasks", f"it may make {most}")
-        stored = [self._placeholders(own, config) for own in made]
-        return None if known == (stored, current) else stored
-
-    def _placeholders(self, made: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-        """A task's settings as they are stored: what came from a placeholder goes back to it."""
-        resolved = self._resolver.resolve(config)
-        back = {value: config[name] for name, value in resolved.items() if value != config[name]}
-        return {name: back.get(value, value) for name, value in made.items()}
-
-    def _reconfigurer(self, running: _Running) -> Callable[[], None]:
-        def request() -> None:
-            running.reconfigure.set()
-            self._wake()
-
-        return request
-
-    def _blamer(self, running: _Running) -> Callable[[Exception], None]:
-        def blame(error: Exception) -> None:
-            running.failure = error
-            self._wake()
-
-        return blame
-
     def restart(self, name: str) -> None:
         """Begin it anew at the next `follow`."""
         self.stop(name)
         self._failed.pop(name, None)
 
     def stop(self, name: str) -> None:
-        """End one."""
+        """Let one end. Waits for nothing."""
         running = self._running.pop(name, None)
         if running is not None:
-            try:
-                running.instance.stop()
-            except Exception as error:
-                _LOG.warning("connector %s did not stop well: %s", name, self._resolver.redact(str(error)))
+            running.end()
+            self._ending[name] = running, clock.now() + self._patience
 
     def stop_all(self) -> None:
-        """End all: this worker does not lead any more."""
+        """Let all end: this worker does not lead any more."""
         for name in list(self._running):
             self.stop(name)
         self._failed.clear()
 
-    def instance(self, name: str) -> Any:
-        """A running instance, if there is one."""
-        running = self._running.get(name)
-        return None if running is None else running.instance
+    def close(self) -> None:
+        """End all, as far as they do while they are awaited."""
+        self.stop_all()
+        for name, (running, deadline) in self._ending.items():
+            running.join(max(0.0, deadline - clock.now()))
+            if running.is_alive():
+                _LOG.warning("the worker ends while connector %s has not stopped", name)

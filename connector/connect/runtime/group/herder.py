@@ -140,7 +140,7 @@ class Herder(threading.Thread):
             _LOG.warning("worker %s ends while these tasks still run: %s", self.worker_id, ", ".join(left))
         with ExitStack() as opened:
             opened.callback(self._close)
-            opened.callback(self.leader.connectors.stop_all)
+            opened.callback(self.leader.connectors.close)
             try:
                 self._tell()
             except KeyorderError as error:

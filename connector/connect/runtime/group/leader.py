@@ -37,7 +37,8 @@ class Leader:
         self._state, self._configs = place.state, place.configs
         self._known, self._statuses = place.known, place.statuses
         self._membership, self._worker = place.membership, worker
-        self.connectors = Connectors(worker.plugins, worker.resolver, place.worker_id, wake)
+        patience: float = self._parsed["task.shutdown.graceful.timeout.ms"] / 1000
+        self.connectors = Connectors(worker.plugins, worker.resolver, place.worker_id, wake, patience)
         self.leading = False
         self._lead_again_at = 0.0
         self._next_look = 0.0
