@@ -93,7 +93,9 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(
                 _OF_TOPICS, f"{type(nested).__name__} is not a dict", "give its settings beside the others"
             )
-        settings.update({str(name): value for name, value in nested.items()})
+        for name, value in nested.items():
+            settings.pop(str(name), None)  # to the end, behind other names of the same setting: the last one counts
+            settings[str(name)] = value
         settings.pop(_OF_TOPICS, None)
     return settings
 
@@ -178,6 +180,7 @@ class ProducerSettings:
 
 # How much longer than it must be a lease is that follows a long delivery time-out: a renewal may take a while to be read back.
 _LEASE_SLACK = 10.0
+_DELIVERY_TIMEOUT = ("message.timeout.ms", "delivery.timeout.ms")
 _PARTITIONERS = ("murmur2_random", "murmur2")
 _OTHER_PARTITIONERS = ("random", "consistent", "consistent_random", "fnv1a", "fnv1a_random")
 
@@ -193,7 +196,7 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
     # The client library would keep the reports from us as well, and with them the count of what is on the way.
     only_errors = boolean(theirs, "delivery.report.only.error", False)
     theirs.pop("delivery.report.only.error", None)
-    timeout_name = "message.timeout.ms" if "message.timeout.ms" in theirs else "delivery.timeout.ms"
+    timeout_name = _last_of(_DELIVERY_TIMEOUT, theirs)
     terms = _lease_terms(ours, value, theirs, timeout_name)
     settings = ProducerSettings(
         writer_id=value["keyorder.writer.id"],
@@ -219,6 +222,15 @@ def producer_settings(config: Mapping[str, Any]) -> tuple[ProducerSettings, dict
     theirs.pop("acks", None)
     theirs.pop("request.required.acks", None)
     return settings, theirs
+
+
+def _last_of(names: tuple[str, ...], theirs: dict[str, Any]) -> str:
+    """Which of the names of one setting counts: the last one given, as in the client library. The others are taken out."""
+    last = next((name for name in reversed(theirs) if name in names), names[-1])
+    for name in names:
+        if name != last:
+            theirs.pop(name, None)
+    return last
 
 
 def _lease_terms(

@@ -40,6 +40,32 @@ def test_the_lease_follows_a_delivery_timeout_from_there(name: str) -> None:
     assert "default.topic.config" not in theirs
 
 
+MESSAGE, DELIVERY = "message.timeout.ms", "delivery.timeout.ms"
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [
+        ({MESSAGE: 5_000, DELIVERY: 300_000}, 300),
+        ({DELIVERY: 300_000, MESSAGE: 5_000}, 5),
+        ({MESSAGE: 5_000, "default.topic.config": {DELIVERY: 300_000}}, 300),
+        ({MESSAGE: 5_000, DELIVERY: 6_000, "default.topic.config": {MESSAGE: 300_000}}, 300),
+    ],
+)
+def test_of_two_names_of_the_delivery_timeout_the_last_one_counts(config: dict[str, Any], seconds: int) -> None:
+    """As in the client library: a lease by the other one would end before the records that were sent under it."""
+    settings, theirs = producer_settings({**AT, **config})
+    assert settings.terms.delivery_timeout == seconds
+    assert [theirs[name] for name in (MESSAGE, DELIVERY) if name in theirs] == [seconds * 1000]
+
+
+def test_a_delivery_timeout_without_end_is_refused_by_either_name() -> None:
+    """Whatever the other one says."""
+    for config in ({MESSAGE: 5_000, DELIVERY: 0}, {DELIVERY: 5_000, MESSAGE: 0}):
+        with pytest.raises(ConfigError, match="timeout"):
+            OrderedProducer({**AT, **config})
+
+
 def test_a_consumer_goes_by_them() -> None:
     """They win over those beside them, as in the client library; what keyorder sets for itself stays."""
     config = {**AT, "group.id": "g", "enable.auto.commit": True, "auto.offset.reset": "latest"}
