@@ -16,7 +16,7 @@ import click
 from ..._version import __version__
 from ...partitioner.errors import KeyorderError, OrderError, UsageError
 from ..interruptible import raise_lost
-from .output import echo_wrapped, emit_json, error_document, wants_json
+from .output import echo_wrapped, emit_error, wants_json
 from .signals import interrupted_by_signals
 
 # Name of a command: "module below keyorder:click command". Imported when called for, so that one
@@ -134,7 +134,7 @@ def _of_the_library(error: Exception) -> tuple[str, bool] | None:
 
 def _report(words: list[str], error: Exception, message: str, retriable: bool) -> int:
     if wants_json(words):
-        emit_json(error_document(type(error).__name__, message, retriable))
+        emit_error(type(error).__name__, message, retriable)
     elif isinstance(error, click.UsageError):
         error.show()
     else:

@@ -59,6 +59,11 @@ def emit_json(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps(document, indent=2, default=str))
 
 
+def emit_error(kind: str, message: str, retriable: bool) -> None:
+    """A failed command's object on stdout, on one line: it may be the last one of a command that prints an object a line."""
+    click.echo(json.dumps(error_document(kind, message, retriable)))
+
+
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """A table on stdout, as wide as it needs to be when stdout is no terminal.
 

@@ -12,7 +12,8 @@ from ..config import JUST_MADE
 from ..metadata import identify
 from ..producing.producer import OrderedProducer
 from .connecting import Connection, connection_options, pairs
-from .output import emit_json, output_option
+from .main import exit_code
+from .output import emit_json, error_document, output_option
 
 
 class _Outcome:
@@ -62,13 +63,20 @@ def produce(
             key, value = _record(line.rstrip(b"\r\n"), number, key_separator, null_marker)
             _send(producer, topic, key, value, outcome)
         producer.flush()
-    document: dict[str, Any] = {"topic": topic, "acknowledged": outcome.acknowledged, "failed": outcome.failed}
+    error: KafkaOperationError | None = None
+    if outcome.failed:
+        error = KafkaOperationError(f"write {outcome.failed} records to topic {topic}", outcome.first_error)
     if output == "json":
+        document: dict[str, Any] = {"topic": topic, "acknowledged": outcome.acknowledged, "failed": outcome.failed}
+        if error is not None:  # in this document: one that is raised would be a second one
+            document |= error_document(type(error).__name__, str(error), error.retriable)
         emit_json(document)
     else:
         click.echo(f"{outcome.acknowledged} record{'' if outcome.acknowledged == 1 else 's'} acknowledged")
-    if outcome.failed:
-        raise KafkaOperationError(f"write {outcome.failed} records to topic {topic}", outcome.first_error)
+    if error is not None:
+        if output != "json":
+            raise error
+        click.get_current_context().exit(exit_code(error))
 
 
 def _record(line: bytes, number: int, separator: str | None, null: str | None) -> tuple[bytes | None, bytes | None]:

@@ -10,7 +10,6 @@ from typing import Any
 import click
 from confluent_kafka import Message
 
-from ...partitioner.errors import OrderError
 from ...partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ...partitioner.timeline import Timeline
 from ..admin import TopicAdmin
@@ -20,13 +19,10 @@ from ..verify.history import load
 from ..verify.topology import Epoch, Topology
 from ..verify.verdict import Verdict, judge
 from .connecting import Connection, connection_options
+from .main import FAILED
 from .output import echo_wrapped, emit_json, emit_table, output_option, shown_bytes
 
 _EXAMPLES = 10
-
-
-class TopicInvalidError(OrderError):
-    """Records lie against the timeline, or a history shows that order was lost."""
 
 
 @dataclass
@@ -117,7 +113,8 @@ def verify(connection: Connection, topic: str, history: tuple[Path, ...], output
             echo_wrapped(verdict.summary())
     if not valid:
         judged = "" if verdict is None else f", the history is {'valid' if verdict.valid else 'invalid'}"
-        raise TopicInvalidError(f"topic {topic} is not in order: {strays} misplaced records{judged}")
+        echo_wrapped(f"Error: topic {topic} is not in order: {strays} misplaced records{judged}", err=True)
+        click.get_current_context().exit(FAILED)
 
 
 def _scan(connection: Connection, topic: str, partitions: int, check: LogCheck) -> Mapping[int, int]:

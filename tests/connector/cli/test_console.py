@@ -13,6 +13,7 @@ from keyorder.connector.cli.consume import CONSOLE_GROUP
 from keyorder.connector.cli.main import _run, cli, exit_code
 from keyorder.partitioner.errors import TopicNotFoundError
 from support.cluster import KafkaUnderTest
+from support.commands import Command
 from support.workload import Workload
 
 
@@ -131,7 +132,33 @@ def test_a_line_without_separator_is_refused_by_its_number(kafka: KafkaUnderTest
     assert "line 2 has no key separator" in str(done.exception)
 
 
-def test_verify_finds_what_a_stock_producer_wrote_beside(kafka: KafkaUnderTest, topic_name: str) -> None:
+def test_records_that_fail_are_told_in_the_same_object(keyorder: Command, topic_name: str, tmp_path: Path) -> None:
+    """Standard output is one document, whatever becomes of the records."""
+    settings = ("--config", "max.message.bytes=1000")
+    assert keyorder("topics", "create", "--topic", topic_name, "--partitions", 1, *settings).code == 0
+    lines = tmp_path / "lines"
+    lines.write_text("x" * 2000)
+    done = keyorder("produce", "--topic", topic_name, lines)
+    assert (done.code, done.document["acknowledged"], done.document["failed"]) == (1, 0, 1)
+    assert done.error["type"] == "KafkaOperationError"
+    assert "MSG_SIZE_TOO_LARGE" in done.error["message"]
+    for_people = keyorder("produce", "--topic", topic_name, lines, output="table")
+    assert (for_people.code, for_people.out) == (1, "0 records acknowledged\n")
+    assert "MSG_SIZE_TOO_LARGE" in for_people.err
+
+
+def test_an_error_among_lines_is_a_line(keyorder: Command, topic_name: str) -> None:
+    """Whoever reads an object a line reads the last one like the others."""
+    assert keyorder("topics", "create", "--topic", topic_name, "--partitions", 1).code == 0
+    done = keyorder("consume", "--topic", topic_name, "--consumer-property", "auto.offset.reset=error")
+    assert done.code == 1
+    assert "error" in json.loads(done.out.splitlines()[-1])
+
+
+def test_verify_finds_what_a_stock_producer_wrote_beside(
+    kafka: KafkaUnderTest, topic_name: str, keyorder: Command
+) -> None:
+    """One object and exit code 1, as documented."""
     config = {"bootstrap.servers": kafka.bootstrap_servers}
     admin = TopicAdmin(config)
     admin.create(topic_name, 2)
@@ -149,14 +176,19 @@ def test_verify_finds_what_a_stock_producer_wrote_beside(kafka: KafkaUnderTest, 
     stock.produce(topic_name, "late", wrong, partition=0)
     stock.flush()
 
-    code, out = run(kafka, "verify", "--topic", topic_name, "--output", "json")
-    found = json.loads(out)
-    assert (code, found["valid"], found["strays"]) == (1, False, 1)
-    assert found["examples"][0].endswith(f"key {wrong} lives in 2")
+    done = keyorder("verify", "--topic", topic_name)
+    assert (done.code, done.document["valid"], done.document["strays"]) == (1, False, 1)
+    assert done.document["examples"][0].endswith(f"key {wrong} lives in 2")
+    for_people = keyorder("verify", "--topic", topic_name, output="table")
+    assert for_people.code == 1
+    assert "1 misplaced records" in for_people.out
+    assert f"topic {topic_name} is not in order" in for_people.err
 
 
 @pytest.mark.parametrize("tamper", [False, True])
-def test_verify_judges_recorded_histories(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, tamper: bool) -> None:
+def test_verify_judges_recorded_histories(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, tamper: bool, keyorder: Command
+) -> None:
     with Workload(kafka, tmp_path, topic_name, partitions=1) as load:
         load.consumer("c1", "g")
         load.writer("w1", rate=2_000, count=400, keys=20).expect("finished")
@@ -169,6 +201,6 @@ def test_verify_judges_recorded_histories(kafka: KafkaUnderTest, topic_name: str
         lost = json.loads(delivered[7])[2:4]  # partition and offset of one delivery, which is made unheard of
         kept = [line for line in lines if json.loads(line)[1] not in ("ds", "de") or json.loads(line)[2:4] != lost]
         file.write_text("\n".join(kept) + "\n")
-    code, out = run(kafka, "verify", "--topic", topic_name, "--output", "json", str(tmp_path))
-    assert code == int(tamper)
-    assert json.loads(out)["valid"] is not tamper
+    done = keyorder("verify", "--topic", topic_name, tmp_path)
+    assert done.code == int(tamper)
+    assert done.document["valid"] is not tamper
