@@ -111,25 +111,42 @@ def _delete(cluster: AdminLink, group: str) -> None:
 
 
 def document_of(message: Message) -> dict[str, Any]:
-    """A record as JSON; bytes that are not UTF-8 as base64, and then `encoding` says so."""
+    """A record as JSON; `encoding` names the fields, and the headers, that are base64, since they are not UTF-8."""
     found: dict[str, Any] = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": message.timestamp()[1],
     }
+    encoding: dict[str, Any] = {}
     for name, data in (("key", message.key()), ("value", message.value())):
-        raw = data.encode() if isinstance(data, str) else data
-        try:
-            found[name] = None if raw is None else raw.decode()
-        except UnicodeDecodeError:
-            found[name] = b64encode(raw or b"").decode()
-            found["encoding"] = "base64"
-    headers: Any = message.headers()
-    found["headers"] = [
-        [name, None if value is None else bytes(value).decode(errors="replace")] for name, value in headers or []
-    ]
+        is_text = _is_text(data)
+        found[name] = _shown(data, is_text)
+        if not is_text:
+            encoding[name] = "base64"
+    headers: Any = message.headers() or []
+    # By name: of a name that comes twice either all values are base64, or none.
+    binary = {name: "base64" for name, value in headers if not _is_text(value)}
+    found["headers"] = [[name, _shown(value, name not in binary)] for name, value in headers]
+    if binary:
+        encoding["headers"] = binary
+    if encoding:
+        found["encoding"] = encoding
     return found
+
+
+def _is_text(data: Any) -> bool:
+    try:
+        _bytes(data).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _shown(data: Any, as_text: bool) -> str | None:
+    if data is None:
+        return None
+    return (_bytes(data) if as_text else b64encode(_bytes(data))).decode()
 
 
 def _line(message: Message, print_key: bool, separator: str, print_place: bool) -> bytes:

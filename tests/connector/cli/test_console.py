@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,28 @@ def test_nulls_bytes_and_places_are_printed(kafka: KafkaUnderTest, topic_name: s
         "--print-place",
     ]
     assert run(kafka, *words, "--key-separator", " ") == (0, "0:0 a 1\n0:1 b null\n")
+
+
+def test_what_is_no_text_is_told_field_by_field(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
+    """Of each key, value and header it is said whether it is base64, so that its bytes can be had back."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    version = struct.pack(">q", 2**40 - 1)  # a version as of KIP-280
+    headers: list[tuple[str, bytes | None]] = [("v", version), ("v", b"text"), ("n", None), ("t", "ä".encode())]
+    stock = Producer(kafka.client_config())
+    stock.produce(topic_name, b"\xff", b"/w==", partition=0, headers=headers)
+    stock.produce(topic_name, b"text", "Ö", partition=0)
+    stock.produce(topic_name, None, b"\xfe", partition=0)
+    assert stock.flush(60) == 0
+    words = ("--topic", topic_name, "--from-beginning", "--max-messages", 3)
+    first, second, third = map(json.loads, keyorder("consume", *words).out.splitlines())
+    shown = b64encode(version).decode()
+    assert (first["key"], first["value"], first["encoding"]) == (
+        "/w==", b64encode(b"\xff").decode(), {"value": "base64", "headers": {"v": "base64"}},
+    )  # fmt: skip
+    assert first["headers"] == [["v", shown], ["v", b64encode(b"text").decode()], ["n", None], ["t", "ä"]]
+    assert b64decode(shown) == version
+    assert (second["key"], second["value"], "encoding" in second) == ("Ö", "text", False)
+    assert (third["key"], third["value"], third["encoding"]) == ("/g==", None, {"key": "base64"})
 
 
 def test_a_console_reader_leaves_no_group_behind(kafka: KafkaUnderTest, topic_name: str) -> None:
