@@ -53,6 +53,8 @@ def produce(
     Exit code 1 when a record is not acknowledged; 2 when there is no such topic, or when a line has no separator. The lines
     before it are written.
     """
+    if key_separator == "":
+        raise click.UsageError("--key-separator is empty: give the text between key and value, or leave it out.")
     # A misspelt name is told at once, and where no line comes in too.
     awaited = min(connection.timeout, JUST_MADE)
     identify(connection.reach(), topic, connection.bootstrap_servers, just_made=awaited, ask_controller=True)

@@ -45,6 +45,14 @@ def test_a_count_with_too_many_digits(command: str, capsys: pytest.CaptureFixtur
     assert "100000" in capsys.readouterr().err
 
 
+def test_a_separator_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """It stands everywhere in a line: no key ends there."""
+    assert _run(["produce", "--topic", "t", "--key-separator", "", *NOWHERE]) == 2
+    shown = capsys.readouterr()
+    assert "--key-separator" in shown.err
+    assert "Traceback" not in shown.err
+
+
 @pytest.mark.parametrize(
     "words", [("produce", "--producer-property"), ("consume", "--max-messages", "1", "--consumer-property")]
 )
