@@ -18,9 +18,12 @@ from ..config import connection_of
 from ..metadata import cluster_metadata
 from ..refusals import HOSTS_WITHIN, ClusterAdmin
 from .output import echo_wrapped
+from .seconds import Seconds
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# Seconds that the client library's admin client lets one request take at most.
+_ONE_REQUEST = 3600.0
 _SECRET = ("password", "secret", "jaas", ".pem", "keystore.key", "token", "oauthbearer.config")
 _JAAS_ENTRY = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -44,6 +47,11 @@ class Connection:
     def bootstrap_servers(self) -> str:
         """The addresses, as given."""
         return self.config["bootstrap.servers"]
+
+    @property
+    def request_timeout(self) -> float:
+        """As much of `timeout` as one request of an admin client may take, in seconds."""
+        return min(self.timeout, _ONE_REQUEST)
 
     def admin_client(self) -> AdminClient:
         """The client library's admin client. Raises ConfigError for a setting that the library refuses."""
@@ -107,7 +115,7 @@ def connection_options(timeout: float) -> Callable[[Command], Command]:
             ),
             click.option(
                 "--timeout",
-                type=click.FloatRange(min=0, min_open=True),
+                type=Seconds(),
                 default=timeout,
                 show_default=True,
                 help="Seconds until the command gives up.",

@@ -18,6 +18,7 @@ from ..consuming.consumer import OrderedConsumer
 from ..metadata import cluster_metadata
 from .connecting import Connection, connection_options, pairs
 from .output import echo_wrapped, output_option
+from .seconds import Seconds
 
 CONSOLE_GROUP = "keyorder-console-"
 
@@ -33,7 +34,7 @@ CONSOLE_GROUP = "keyorder-console-"
 @click.option("--max-messages", type=click.IntRange(min=1), default=None, help="Stop after this many records.")
 @click.option(
     "--idle-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=None,
     help="Stop after this many seconds without a record. [default: never]",
 )

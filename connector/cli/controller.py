@@ -24,6 +24,7 @@ from ..topology.supervisor import Event, Job, Supervisor, failure
 from .connecting import Connection, connection_options
 from .main import FAILED, REFUSED, exit_code
 from .output import output_option
+from .seconds import Seconds
 from .signals import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -31,20 +32,21 @@ if TYPE_CHECKING:
 
 # How long a change under way may take to end after a signal; records are held for 20 s at most.
 _GRACE = 25.0
+_YEAR = 366 * 24 * 3600
 
 
 @click.command(short_help="Finish changes that were cut off and scale topics, until ended.")
 @click.option("--topic", "topics", multiple=True, help="A topic to look after; repeatable. [default: all managed ones]")
 @click.option(
     "--takeover-after",
-    type=click.FloatRange(min=0),
+    type=Seconds(0),
     default=15.0,
     show_default=True,
     help="Seconds without progress after which an open change is taken over; four times as many before records are held.",
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=1.0,
     show_default=True,
     help="Seconds between two checks of the topics.",
@@ -60,7 +62,7 @@ _GRACE = 25.0
 @click.option("--dry-run", is_flag=True, help="Only print what --autoscale decides. This is the default.")
 @click.option(
     "--forget-writers-after",
-    type=click.FloatRange(min=60),
+    type=Seconds(60, most=_YEAR),
     default=3600.0,
     show_default=True,
     help="Seconds after which records of writers that are gone are erased from the control topic.",

@@ -31,7 +31,7 @@ _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red", Statu
 def doctor(context: click.Context, connection: Connection, topics: Sequence[str], records: int, output: str) -> None:
     """Check cluster, topics and groups for problems, with the fix for each. Changes nothing; exit code 1 when a check fails."""
     found: list[Finding] = []
-    for finding in examine(connection.config, tuple(topics), records, connection.timeout):
+    for finding in examine(connection.config, tuple(topics), records, connection.request_timeout):
         found.append(finding)
         if output == "table":
             _show(finding)

@@ -116,7 +116,7 @@ def create(
             replication_factor,
             settings,
             initial_partition_count,
-            timeout=connection.timeout,
+            timeout=connection.request_timeout,
             hash=hash_name,
         )
     if output == "json":
@@ -213,7 +213,7 @@ def adopt(
             return
         adopted = admin.adopt(
             topic,
-            timeout=connection.timeout,
+            timeout=connection.request_timeout,
             again=again,
             initial_partition_count=initial_partition_count,
             hash=hash_name,
@@ -312,7 +312,7 @@ def delete(
     if found and not dry_run:
         confirm(topic, confirmed, [f"All records of topic {topic} will be deleted."])
         with TopicAdmin(connection.config) as admin:
-            admin.delete(topic, timeout=connection.timeout)
+            admin.delete(topic, timeout=connection.request_timeout)
     if output == "json":
         emit_json({"dry_run": dry_run, "topic": topic, "deleted": found and not dry_run})
     elif not found:

@@ -16,6 +16,7 @@ from ...operations.notices import Code, Notice, of_change
 from ..connecting import Connection, connection_options
 from ..main import REFUSED
 from ..output import echo_wrapped, emit_json, output_option
+from ..seconds import Seconds
 from ..topics_output import change_document, show_change, show_notices, steps_shown
 from .confirming import confirm
 from .plan_output import forced_document, plan_document, show_plan
@@ -32,7 +33,7 @@ _groups_option = click.option(
 )
 _sample_option = click.option(
     "--sample",
-    type=click.FloatRange(min=0),
+    type=Seconds(0),
     default=0.0,
     metavar="SECONDS",
     help="Measure the pace of groups and producers over so many seconds.",

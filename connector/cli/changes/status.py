@@ -26,6 +26,7 @@ from ..output import (
     unreadable_document,
     warn_of_unreadable,
 )
+from ..seconds import Seconds
 from ..signals import stopped_by_signals
 from ..topics_output import description_document
 from .change import status_document as change_status_document
@@ -46,7 +47,7 @@ _COLUMNS = ("topic", "partitions", "epoch", "change", "writers", "retired", "gro
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=2.0,
     show_default=True,
     help="Seconds between two refreshes.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-from keyorder.connector.cli.main import _run
+from keyorder.connector.cli.main import _run, cli
 from support.commands import Command
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
@@ -26,6 +28,28 @@ WITH_A_TOPIC = (
     ("doctor",),
     ("status",),
 )
+
+
+def with_seconds(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+    """The words of each option below a command that takes a time."""
+    for name in command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ():
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        yield from with_seconds(found, *path, name)
+    for param in command.params:
+        if isinstance(param.type, click.types.FloatParamType) and path[0] != "compact":  # bytes a second
+            yield (*path, param.opts[0])
+
+
+@pytest.mark.parametrize("words", list(with_seconds(cli)), ids=" ".join)
+@pytest.mark.parametrize("text", ["nan", "inf", "1e10"])
+def test_a_time_that_nobody_can_wait(words: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python's waits and the client library refuse it, each in its own way, when it is too late for a sentence."""
+    assert _run([*words, text, *NOWHERE]) == 2
+    shown = capsys.readouterr()
+    assert words[-1] in shown.err
+    assert "Missing option" not in shown.err
+    assert "Traceback" not in shown.err
 
 
 @pytest.mark.parametrize("words", WITH_A_TOPIC, ids=" ".join)
@@ -67,3 +91,15 @@ def test_a_setting_that_the_library_does_not_take(
     refused = keyorder(*words, setting, "--topic", topic_name, *([lines] if "produce" in words else []))
     assert refused.code == 2
     assert "configuration property" in refused.error["message"]
+
+
+def test_the_longest_time_that_is_taken(keyorder: Command, topic_name: str) -> None:
+    """What one request may take is an hour for the client library, whatever a command may."""
+    for words in (
+        ("topics", "create", "--topic", topic_name, "--partitions", 1),
+        ("topics", "adopt", "--topic", topic_name),
+        ("doctor", "--topic", topic_name),
+        ("topics", "delete", "--topic", topic_name, "--confirm", topic_name),
+    ):
+        done = keyorder(*words, "--timeout", 2_000_000)
+        assert "error" not in done.document, done
