@@ -174,7 +174,8 @@ class MirrorTask(SourceTask, KeyRebalanceListener):
         """Partitions go to another task: what this one still has on its way must not land behind what that one writes."""
         if not self._ending:
             self.context.flush()
-        self._commit_group()
+        if not self.context.exactly_once:  # else `commit` has, if the transaction stands: after a failure it is aborted
+            self._commit_group()
         for place in partitions:
             self._taken.pop((place.topic, place.partition), None)
             if self._groups is not None:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic  # type: ignore[attr-defined]  # not re-exported
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.connect.connectors.mirror import MirrorConnector
 from keyorder.connector.connect.connectors.mirror_groups import Marks
 from keyorder.connector.connect.connectors.mirror_settings import PLACE_HEADER
+from keyorder.connector.connect.rest.process import WorkerProcess
 from keyorder.connector.connect.runtime.offsets import KafkaOffsetStore, OffsetReader, canonical
 from support.cluster import KafkaUnderTest
-from support.connect_rig import alone, running, until, worker_settings
+from support.connect_rig import RestClient, alone, committed_values, group_settings, running, until, worker_settings
 
 BYTES = {f"{kind}.converter": "ByteArrayConverter" for kind in ("key", "value", "header")}
 
@@ -254,3 +255,50 @@ def test_copies_are_not_copied_again(kafka: KafkaUnderTest, topic_name: str, tmp
         until(lambda: "FAILED" in str(worker.status(topic_name)["tasks"]), "the task stops", 240)
         assert "without end" in str(worker.status(topic_name)["tasks"])
     assert f"{topic_name}-copy" not in kafka.admin().list_topics(timeout=120).topics
+
+
+def test_a_task_that_fails_in_its_transaction_has_copied_nothing(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The group of the source stays before records whose transaction is aborted: the next run copies them."""
+    admin, copy = TopicAdmin(kafka.client_config()), f"{topic_name}-copy"
+    admin.create(topic_name, 1)
+    admin.create(copy, 1, config={"max.message.bytes": "2000"})
+
+    def write(value: str) -> None:
+        with OrderedProducer(kafka.client_config()) as producer:
+            producer.produce(topic_name, value, "k")
+
+    config = {
+        "connector.class": "Mirror",
+        "source.topic": topic_name,
+        "target.topic": copy,
+        "source.bootstrap.servers": kafka.bootstrap_servers,
+        "transaction.boundary": "interval",
+        "transaction.boundary.interval.ms": "600000",
+        **BYTES,
+    }
+    settings = group_settings(kafka, topic_name) | {"exactly.once.source.support": "enabled"}
+    with WorkerProcess(settings, in_group=True) as process:
+        rest = RestClient(process.url)
+        rest.ok("POST", "/connectors", {"name": topic_name, "config": config})
+        rest.running(topic_name, 1)
+        metrics = process.operations.herder.worker.metrics
+        write("small")
+        until(lambda: metrics()[topic_name, 0].snapshot().get("source_record_write_total"), "one is acknowledged")
+        write("large" * 1000)
+        until(lambda: rest.states(topic_name)[1] == ["FAILED"], "the task fails: its target does not take the other")
+        assert committed_values(kafka, copy) == []
+        larger = ConfigEntry("max.message.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, copy, incremental_configs=[larger])
+        plain = kafka.admin()
+        for changed in plain.incremental_alter_configs([resource]).values():
+            changed.result(120)
+        rest.ok("POST", f"/connectors/{topic_name}/tasks/0/restart")
+        rest.running(topic_name, 1)
+        until(
+            lambda: metrics()[topic_name, 0].snapshot().get("source_record_write_total") == 2,
+            lambda: f"the next run copies both: {metrics()[topic_name, 0].snapshot()}",
+            60,
+        )
+        rest.ok("PUT", f"/connectors/{topic_name}/stop")
+        until(lambda: rest.states(topic_name) == ("STOPPED", []), "it is stopped")
+    assert committed_values(kafka, copy) == ["small", "large" * 1000]
