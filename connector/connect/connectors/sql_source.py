@@ -91,7 +91,12 @@ class SqlSourceTask(SourceTask):
             self._last[table] = -(2**63) if offset is None else int(offset["incrementing"])
 
     def poll(self) -> list[SourceRecord] | None:
-        records = [record for table in self._last for record in self._look(table)]
+        before = dict(self._last)
+        try:
+            records = [record for table in before for record in self._look(table)]
+        except Exception:
+            self._last = before  # what was read of other tables is returned to nobody: it is read again
+            raise
         if not records:
             self.context.wait(self._options["poll.interval.ms"] / 1000)
         return records

@@ -588,3 +588,16 @@ def test_what_a_column_cannot_hold_exactly_is_refused(url: str) -> None:
     assert row["moment"] == "2026-11-22T01:02:03+00:00"
     assert str(row["local"])[:19] == "2026-11-22 01:02:03"
     assert n == (None if url.startswith("sqlite") else long)
+
+
+def test_a_poll_that_fails_at_a_table_has_read_none(tmp_path: Path) -> None:
+    """What it had read of the tables before is polled again, since it returned nothing."""
+    url = f"sqlite:///{tmp_path}/db"
+    execute(url, "CREATE TABLE first (id INTEGER PRIMARY KEY)", "CREATE TABLE base (id INTEGER PRIMARY KEY)")
+    execute(url, "CREATE VIEW second AS SELECT id FROM base", "INSERT INTO first VALUES (1), (2)", "DROP TABLE base")
+    reading = source(url, "first,second")
+    with pytest.raises(RetriableError):
+        reading.poll()
+    execute(url, "CREATE TABLE base (id INTEGER PRIMARY KEY)", "INSERT INTO base VALUES (7)")
+    assert [(r.topic, r.value["id"]) for r in polled(reading)] == [("first", 1), ("first", 2), ("second", 7)]
+    reading.stop()
