@@ -77,9 +77,9 @@ class SqlSinkTask(SinkTask):
                     self._one(connection, record)
         except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
             self.context.timeout(self._options["retry.backoff.ms"] / 1000)
-            raise RetriableError(f"the database: {_short(error)}") from error
+            raise RetriableError(f"the database: {_short(error)}") from None  # the cause would show the values
         except sa.exc.SQLAlchemyError as error:
-            raise ConnectError(f"the database: {_short(error)}") from error
+            raise ConnectError(f"the database: {_short(error)}") from None
 
     def _make_tables(self, records: Sequence[SinkRecord]) -> None:
         """Apart from the records' transaction: what is made in one that is rolled back would be gone again."""
@@ -159,7 +159,7 @@ def _engine(options: Mapping[str, Any]) -> sa.Engine:
             raise ConfigError(
                 "connection.url", f"{url.get_backend_name()} is not supported", f"use {' or '.join(_DIALECTS)}"
             )
-        return sa.create_engine(url, pool_size=1, pool_pre_ping=True)
+        return sa.create_engine(url, pool_size=1, pool_pre_ping=True, hide_parameters=True)
     except (sa.exc.ArgumentError, ImportError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise

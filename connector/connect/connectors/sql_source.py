@@ -105,9 +105,9 @@ class SqlSourceTask(SourceTask):
         try:
             columns, rows = self._rows(name)
         except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-            raise RetriableError(f"the database: {_short(error)}") from error
+            raise RetriableError(f"the database: {_short(error)}") from None  # the cause would show the values
         except sa.exc.SQLAlchemyError as error:
-            raise ConnectError(f"the database: {_short(error)}") from error
+            raise ConnectError(f"the database: {_short(error)}") from None
         counter = self._options["incrementing.column.name"]
         key = self._options["key.column.name"] or counter
         schema = row_schema(name, columns)

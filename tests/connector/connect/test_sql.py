@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from dataclasses import replace
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
@@ -600,4 +601,33 @@ def test_a_poll_that_fails_at_a_table_has_read_none(tmp_path: Path) -> None:
         reading.poll()
     execute(url, "CREATE TABLE base (id INTEGER PRIMARY KEY)", "INSERT INTO base VALUES (7)")
     assert [(r.topic, r.value["id"]) for r in polled(reading)] == [("first", 1), ("first", 2), ("second", 7)]
+    reading.stop()
+
+
+def test_the_trace_of_a_failure_tells_no_value(url: str) -> None:
+    """It goes to the status topic and to REST; neither the statement's values nor the server's quotes of them belong there."""
+    card = "VARCHAR(40) CHECK (length(card) < 5)"
+    execute(
+        url,
+        f"CREATE TABLE t (key VARCHAR(40) PRIMARY KEY, card {card}, __keyorder_version BIGINT NOT NULL DEFAULT -1)",
+        "CREATE TABLE t__deleted (key VARCHAR(40) PRIMARY KEY, __keyorder_version BIGINT NOT NULL)",
+    )
+    sink, secret = task(url), "4111" + "-1111"  # the trace has the lines of this test
+    with pytest.raises(ConnectError, match=r"(?i)check") as raised:
+        sink.put([record("alice", {"card": secret}, 1)])
+    assert secret not in "".join(traceback.format_exception(raised.value))
+    sink.stop()
+
+
+def test_the_trace_of_a_source_tells_no_value(tmp_path: Path) -> None:
+    """The statement has the last value of the column."""
+    url = f"sqlite:///{tmp_path}/db"
+    execute(url, "CREATE TABLE base (id INTEGER PRIMARY KEY, n INTEGER)")
+    execute(url, "CREATE VIEW s AS SELECT id, abs(n) AS n FROM base", "INSERT INTO base VALUES (41111111, 1)")
+    reading = source(url)
+    assert len(polled(reading)) == 1
+    execute(url, f"INSERT INTO base VALUES (41111112, {-(2**63)})")
+    with pytest.raises(RetriableError, match="overflow") as raised:
+        reading.poll()
+    assert "41111111" not in "".join(traceback.format_exception(raised.value))
     reading.stop()
