@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.connect import DataError, RetriableError
+from keyorder.connector.connect.runtime.group.state import Target
 from keyorder.connector.connect.runtime.metrics import TaskMetrics
 from keyorder.connector.connect.runtime.offsets import SubmittedRecords
 from keyorder.connector.connect.runtime.settings import connector_definition
+from keyorder.connector.connect.runtime.tasks.standstill import Standstill
 from keyorder.connector.connect.runtime.tasks.tolerance import FailedOperation, Stage, Tolerance
 from keyorder.partitioner.layout import Layout
 from support.cluster import KafkaUnderTest
@@ -144,3 +148,71 @@ def test_a_partition_that_was_away_while_records_were_put_again_is_read_on(
             lambda: f"both are read on: {MemorySink.values(topic_name)}",
             300,
         )
+
+
+@pytest.fixture
+def some_turns(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Returns when the only task has had time to do what it must not do."""
+    turns, turn = Counter[str](), Standstill.turn
+
+    def counted(self: Standstill) -> None:
+        turns["all"] += 1
+        turn(self)
+
+    def wait() -> None:
+        enough = turns["all"] + 20
+        until(lambda: turns["all"] >= enough, "it has had its turns")
+
+    monkeypatch.setattr(Standstill, "turn", counted)
+    return wait
+
+
+def test_a_task_that_starts_paused_reads_nothing_until_it_is_resumed(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, some_turns: Callable[[], None]
+) -> None:
+    """What it read would stay in memory, since nothing is put: all of the topic in the end."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(topic_name, {"connector.class": "MemorySink", "topics": topic_name})
+        running(worker, topic_name)
+        worker.set_target(topic_name, Target.PAUSED)
+        until(lambda: worker.task_status(topic_name, 0)["state"] == "PAUSED", "it is paused")
+        worker.restart_task(topic_name, 0)
+        tasks = worker.herder.worker._tasks
+        until(lambda: (key := (topic_name, 0)) in tasks and tasks[key].spec.paused, "it has started paused")
+        task = tasks[topic_name, 0]
+        with OrderedProducer(kafka.client_config()) as producer:
+            producer.produce(topic_name, "1", "k")
+        until(lambda: task.metrics.snapshot().get("partition_count") == 1, "it has the partition")
+        some_turns()
+        assert task.metrics.snapshot().get("sink_record_read_total", 0) == 0
+        worker.set_target(topic_name, Target.STARTED)
+        until(lambda: MemorySink.values(topic_name) == ["1"], "it is put")
+
+
+def test_a_parked_key_is_released_when_its_connector_is_paused_no_more(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, some_turns: Callable[[], None]
+) -> None:
+    """A paused task puts nothing."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    bad = f"bad-{topic_name}"
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, bad, "k")
+    config = {
+        "connector.class": "MemorySink",
+        "topics": topic_name,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"{topic_name}-dead",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+    }
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(topic_name, config)
+        until(lambda: worker.parked(topic_name), "the key is parked")
+        worker.set_target(topic_name, Target.PAUSED)
+        until(lambda: worker.task_status(topic_name, 0)["state"] == "PAUSED", "it is paused")
+        MemorySink.good.add(bad)
+        worker.release(topic_name, topic_name, b"k", "replay")
+        some_turns()
+        assert MemorySink.values(topic_name) == []
+        worker.set_target(topic_name, Target.STARTED)
+        until(lambda: MemorySink.values(topic_name) == [bad], "it is put")

@@ -75,6 +75,9 @@ class WorkerSinkTask(WorkerTask):
             self.task.initialize(self.context)
             self.task.start(dict(spec.config))
             stopped.callback(self.task.stop)
+            self.holding = (
+                self._told is State.PAUSED
+            )  # `run` has told it, and partitions are yet to come: see `assigned`
             self.consumer.subscribe(self._topics(), listener=Callbacks(self))
             self._loop()
             self._finish()
@@ -100,7 +103,8 @@ class WorkerSinkTask(WorkerTask):
                 self.context.commit_requested = False
                 next_commit = now + self._interval
                 self._commit()
-            if now >= self._next_release_check and self.routing.parking is not None and not self._pending:
+            idle = not self._pending and not self.wanted_paused
+            if idle and now >= self._next_release_check and self.routing.parking is not None:
                 self._next_release_check = now + _RELEASE_CHECK
                 self._release()
             busy = bool(self._pending) and not self.wanted_paused
