@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from keyorder import TopicAdmin
@@ -60,6 +61,35 @@ def test_a_newer_run_fences_an_older_one(kafka: KafkaUnderTest, topic_name: str)
     numbers = sorted(int(value.split()[1]) for value in committed_values(kafka, topic_name))
     assert numbers == list(range(len(numbers)))
     assert len(numbers) > 30
+
+
+def test_a_transaction_that_its_task_aborts_is_dropped_and_not_polled_again(
+    kafka: KafkaUnderTest, topic_name: str
+) -> None:
+    """Its records are on their way yet, so that the client drops them; its offsets are stored, and the task goes on."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    settings = group_settings(kafka, topic_name) | {
+        "plugin.classes": "support.connect_plugins:AbortingSource",
+        "exactly.once.source.support": "enabled",
+    }
+    config = {
+        "connector.class": "AbortingSource",
+        "topic": topic_name,
+        "transaction.boundary": "connector",
+        "producer.override.linger.ms": "1000",
+    }
+    with WorkerProcess(settings, in_group=True) as process:
+        rest = RestClient(process.url)
+        rest.ok("POST", "/connectors", {"name": topic_name, "config": config})
+        path = f"/connectors/{topic_name}"
+
+        def offsets() -> list[Any]:
+            assert "FAILED" not in rest.states(topic_name)[1], rest.ok("GET", f"{path}/tasks/0/status")
+            return [each["offset"] for each in rest.ok("GET", f"{path}/offsets")["offsets"]]
+
+        until(lambda: offsets() == [{"next": 4}], lambda: f"all four are polled: {offsets()}")
+        rest.running(topic_name, 1)
+    assert committed_values(kafka, topic_name) == ["0 0", "0 2"]
 
 
 def test_offsets_of_a_source_are_read_set_and_guarded(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:

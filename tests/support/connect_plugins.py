@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from keyorder.connector.connect import (
@@ -82,6 +83,31 @@ class HandingOverTask(CounterTask):
         self.context.flush()
         self.stored.append(self.context.offset_storage_reader.offset(self._partition))
         return super().poll()
+
+
+class AbortingSource(CounterSource):
+    """Its task says where transactions end, and drops every second one: four polls of one record, then none."""
+
+    @classmethod
+    def task_class(cls) -> type[SourceTask]:
+        return AbortingTask
+
+    def can_define_transaction_boundaries(self, config: dict[str, str]) -> bool:
+        return True
+
+
+class AbortingTask(CounterTask):
+    """The record of an odd number is dropped."""
+
+    def poll(self) -> list[SourceRecord]:
+        transaction = self.context.transaction
+        assert transaction is not None
+        if self._next == 4:
+            self.context.wait(0.1)
+            return []
+        n, self._next = self._next, self._next + 1
+        (transaction.abort_transaction if n % 2 else transaction.commit_transaction)()
+        return [replace(self._record(n), key="k")]
 
 
 class JournalSink(SinkConnector):

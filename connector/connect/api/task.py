@@ -84,7 +84,7 @@ class TransactionContext(Protocol):
         """End the transaction after the records that this `poll` returns."""
 
     def abort_transaction(self) -> None:
-        """Drop the transaction and the records that this `poll` returns."""
+        """Drop the transaction and the records that this `poll` returns. Their offsets are stored, as if they were written."""
 
 
 class Task(ABC):

@@ -130,7 +130,7 @@ class WorkerSourceTask(WorkerTask):
         if transaction.abort:
             transaction.abort = transaction.commit = False
             self._abort()
-            return False
+            return True  # as in Kafka Connect the offsets are stored all the same, or the records were polled again
         asked, transaction.commit = transaction.commit, False
         return asked
 
@@ -156,10 +156,9 @@ class WorkerSourceTask(WorkerTask):
     def _submit(self, record: SourceRecord, made: Made) -> None:
         if self._offsets_topic is not None:
             self._in_this[canonical(dict(record.source_partition))] = record.source_offset
-            if not self._in_transaction:
-                self._kafka("begin a transaction of", self._producer.begin_transaction)
-                self._in_transaction = True
-        submitted = self._submitted.submit(record.source_partition, record.source_offset)
+            self._begin()
+        books = self._submitted
+        submitted = books.submit(record.source_partition, record.source_offset)
         if made is None:
             submitted.done = True
             self.task.commit_record(record, None, None)
@@ -171,7 +170,7 @@ class WorkerSourceTask(WorkerTask):
                 submitted.done = True
                 self.metrics.add("source_record_write_total")
                 self.task.commit_record(record, message.partition(), offset_of(message))
-            elif self._failure is None:
+            elif self._failure is None and books is self._submitted:  # else its transaction was aborted: it is dropped
                 self._fatal = error
                 failure = translate(error, "write", f"topic {changed.topic}")
                 self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {changed.topic}", failure)
@@ -236,7 +235,7 @@ class WorkerSourceTask(WorkerTask):
 
     def _commit(self) -> None:
         if self._offsets_topic is not None:
-            if self._in_transaction:
+            if self._in_this:
                 self._commit_transaction()
             return
         self._due.update(self._submitted.take_due())
@@ -258,6 +257,7 @@ class WorkerSourceTask(WorkerTask):
     def _commit_transaction(self) -> None:
         assert self._offsets_topic is not None
         since = clock.now()
+        self._begin()  # it was aborted at the task's word, otherwise it is open
         for partition, offset in self._in_this.items():
             key = canonical([self.spec.id.connector, json.loads(partition)])
             self._produce(
@@ -278,12 +278,17 @@ class WorkerSourceTask(WorkerTask):
             failure = translate(error, "write", f"topic {self._offsets_topic}")
             self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {self._offsets_topic}", failure)
 
+    def _begin(self) -> None:
+        if not self._in_transaction:
+            self._kafka("begin a transaction of", self._producer.begin_transaction)
+            self._in_transaction = True
+
     def _abort(self) -> None:
+        """Drop the records of the open transaction. Its offsets are kept for the next one."""
         if self._in_transaction:
+            self._submitted = SubmittedRecords()  # first: the client tells of the records that it drops
             self._kafka("abort a transaction of", self._producer.abort_transaction, _TIMEOUT)
             self._in_transaction = False
-            self._in_this.clear()
-            self._submitted = SubmittedRecords()
 
     def _kafka(self, what: str, call: Any, *arguments: Any) -> None:
         try:
