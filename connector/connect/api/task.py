@@ -109,7 +109,10 @@ class SourceTask(Task):
 
     @abstractmethod
     def poll(self) -> list[SourceRecord] | None:
-        """The next records, in order. Wait by `context.wait`, not longer than a second or so, when there are none."""
+        """The next records, in order. Wait by `context.wait`, not longer than a second or so, when there are none.
+
+        Raise RetriableError to be called again in a moment, any other error to fail.
+        """
 
     def commit_record(self, record: SourceRecord, partition: int | None, offset: int | None) -> None:
         """This record was acknowledged at that place, or dropped by a transform (None)."""

@@ -32,7 +32,7 @@ from keyorder.connector.connect.connectors.sql_sink import SqlSinkTask
 from keyorder.connector.connect.connectors.sql_source import SqlSourceTask
 from keyorder.connector.connect.converters.json import JsonConverter
 from support.cluster import KafkaUnderTest
-from support.connect_rig import alone, running, until, worker_settings
+from support.connect_rig import alone, committed_values, running, until, worker_settings
 from support.postgres import Postgres
 
 Rows = dict[str, Any]
@@ -206,6 +206,29 @@ def test_a_database_that_is_away_is_tried_again(tmp_path: Path) -> None:
     with pytest.raises(RetriableError) as raised:
         sink.put([record("a", {"n": "secret"}, 1)])
     assert "secret" not in str(raised.value)
+
+
+def test_a_source_waits_for_its_database(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """It runs all the while, as in Kafka Connect: errors.retry.timeout, which is 0 here, is for records."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    url = f"sqlite:///{tmp_path}/later/db"
+    config = {"connector.class": "SqlSource", "connection.url": url, "tables": topic_name}
+    json_plain = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(topic_name, config | json_plain)
+        running(worker, topic_name)
+        metrics = worker.herder.worker.metrics
+        until(
+            lambda: metrics()[topic_name, 0].snapshot().get("total_retries", 0) > 1,
+            lambda: f"it has polled: {worker.status(topic_name)}",
+        )
+        (tmp_path / "later").mkdir()
+        execute(url, f'CREATE TABLE "{topic_name}" (id INTEGER PRIMARY KEY)', f'INSERT INTO "{topic_name}" VALUES (1)')
+        until(
+            lambda: committed_values(kafka, topic_name) == ['{"id":1}'],
+            lambda: f"it is read: {worker.status(topic_name)}",
+        )
+        running(worker, topic_name)
 
 
 def test_rows_go_through_kafka_into_postgresql(

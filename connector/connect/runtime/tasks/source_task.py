@@ -19,7 +19,7 @@ from .... import clock
 from ....kafka_errors import translate
 from ....messages import offset_of
 from ....producing.producer import OrderedProducer
-from ...api.errors import TransactionError
+from ...api.errors import RetriableError, TransactionError
 from ...api.records import SourceRecord
 from ...api.task import SourceTask
 from ..clients import producer_config
@@ -36,6 +36,7 @@ from .topic_creation import TopicCreation
 _LOG = logging.getLogger("keyorder.connect.task")
 _TIMEOUT = 60.0
 _TOPIC_LOOK = 1.0
+_POLL_AGAIN = 1.0
 _FATAL = {KafkaError._FATAL, KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 
@@ -116,13 +117,23 @@ class WorkerSourceTask(WorkerTask):
 
     def _poll(self) -> list[SourceRecord]:
         since = clock.now()
-        polled = self.tolerance.run(Stage.TASK_POLL, type(self.task).__name__, self.where, self.task.poll)
+        polled = self.tolerance.run(Stage.TASK_POLL, type(self.task).__name__, self.where, self._polled)
         records = list(polled or ())
         if records:
             self.metrics.measure("poll_batch", clock.now() - since)
             self.metrics.measure("batch_size", len(records))
         self.metrics.add("source_record_poll_total", len(records))
         return records
+
+    def _polled(self) -> list[SourceRecord] | None:
+        """As in Kafka Connect a task that cannot poll now polls later, for as long as it takes: errors.retry.* is for records."""
+        try:
+            return self.task.poll()
+        except RetriableError as error:
+            _LOG.warning("task %s will poll again: %s", self.where, self._redact(str(error)))
+            self.metrics.add("total_retries")
+            self.stopping.wait(_POLL_AGAIN)
+            return None
 
     def _asked_to_end(self) -> bool:
         transaction = self.context.transaction
