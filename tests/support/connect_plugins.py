@@ -110,6 +110,32 @@ class AbortingTask(CounterTask):
         return [replace(self._record(n), key="k")]
 
 
+class ListedSource(CounterSource):
+    """Its task polls the values that a test lists, all of one key."""
+
+    @classmethod
+    def task_class(cls) -> type[SourceTask]:
+        return ListedTask
+
+
+class ListedTask(CounterTask):
+    """committed: the values that the runtime has told of, and whether they have a place. A value waits for those before it."""
+
+    values: ClassVar[list[str]] = []
+    committed: ClassVar[list[tuple[str, bool]]] = []
+
+    def poll(self) -> list[SourceRecord]:
+        n = len(self.committed)
+        if n < self._next or n == len(self.values):
+            self.context.wait(0.02)
+            return []
+        self._next += 1
+        return [replace(self._record(n), key="k", value=self.values[n])]
+
+    def commit_record(self, record: SourceRecord, partition: int | None, offset: int | None) -> None:
+        self.committed.append((record.value, partition is not None))
+
+
 class JournalSink(SinkConnector):
     """Appends `key value` lines to a file that all tasks share, one write per put."""
 

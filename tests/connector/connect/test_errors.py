@@ -18,7 +18,8 @@ from keyorder.connector.connect.runtime.tasks.standstill import Standstill
 from keyorder.connector.connect.runtime.tasks.tolerance import FailedOperation, Stage, Tolerance
 from keyorder.partitioner.layout import Layout
 from support.cluster import KafkaUnderTest
-from support.connect_rig import MemorySink, alone, running, until, worker_settings
+from support.connect_plugins import ListedTask
+from support.connect_rig import MemorySink, alone, committed_values, running, until, worker_settings
 
 
 def tolerance(**settings: str) -> Tolerance:
@@ -216,3 +217,29 @@ def test_a_parked_key_is_released_when_its_connector_is_paused_no_more(
         assert MemorySink.values(topic_name) == []
         worker.set_target(topic_name, Target.STARTED)
         until(lambda: MemorySink.values(topic_name) == [bad], "it is put")
+
+
+def test_a_source_skips_a_record_that_its_producer_refuses_where_errors_are_tolerated(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """As in Kafka Connect (KIP-779): the source's offset passes it, and the next record of its key comes."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    large = "large" * 1000
+    config = {
+        "connector.class": "ListedSource",
+        "topic": topic_name,
+        "errors.tolerance": "all",
+        "producer.override.message.max.bytes": "1000",
+    }
+    with alone(worker_settings(kafka, tmp_path, plugin_classes="support.connect_plugins:ListedSource")) as worker:
+        ListedTask.values, ListedTask.committed = ["before", large, "after"], []
+        worker.create(topic_name, config)
+        until(
+            lambda: [each["offset"] for each in worker.offsets(topic_name)["offsets"]] == [{"next": 3}],
+            lambda: f"all are passed: {worker.status(topic_name)}",
+            60,
+        )
+        running(worker, topic_name)
+        assert worker.herder.worker.metrics()[topic_name, 0].snapshot()["total_records_skipped"] == 1
+    assert ListedTask.committed == [("before", True), (large, False), ("after", True)]
+    assert committed_values(kafka, topic_name) == ["before", "after"]

@@ -40,6 +40,10 @@ _POLL_AGAIN = 1.0
 _FATAL = {KafkaError._FATAL, KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 
+class RefusedRecord(FailedOperation):
+    """The producer did not take a record. (What the broker refuses is a batch: its other records are good.)"""
+
+
 class WorkerSourceTask(WorkerTask):
     """One source task on its thread. offsets_topic: set when it is to write exactly once."""
 
@@ -154,9 +158,7 @@ class WorkerSourceTask(WorkerTask):
             except FailedOperation as failure:
                 if not self.tolerance.tolerate:
                     raise
-                self.metrics.add("total_record_failures")
-                self.metrics.add("total_records_skipped")
-                _LOG.warning("task %s skips a record: %s", self.where, self._redact(str(failure)))
+                self._skip(failure)
                 made = None
             if made is not None and not self._topic_there(made[0].topic):
                 return  # the task ends; what was not sent is polled again
@@ -164,15 +166,24 @@ class WorkerSourceTask(WorkerTask):
             if self._failure is not None:
                 self._serve(0.0)
 
+    def _skip(self, failure: FailedOperation) -> None:
+        self.metrics.add("total_record_failures")
+        self.metrics.add("total_records_skipped")
+        _LOG.warning("task %s skips a record: %s", self.where, self._redact(str(failure)))
+
     def _submit(self, record: SourceRecord, made: Made) -> None:
         if self._offsets_topic is not None:
             self._in_this[canonical(dict(record.source_partition))] = record.source_offset
             self._begin()
         books = self._submitted
         submitted = books.submit(record.source_partition, record.source_offset)
-        if made is None:
+
+        def passed_over() -> None:
             submitted.done = True
             self.task.commit_record(record, None, None)
+
+        if made is None:
+            passed_over()
             return
         changed, key, value, headers = made
 
@@ -187,7 +198,14 @@ class WorkerSourceTask(WorkerTask):
                 self._failure = FailedOperation(Stage.KAFKA_PRODUCE, "producer", f"topic {changed.topic}", failure)
 
         self.topics.add(changed.topic)
-        self._produce(changed.topic, value, key, headers or None, changed.timestamp or 0, delivered)
+        try:
+            self._produce(changed.topic, value, key, headers or None, changed.timestamp or 0, delivered)
+        except RefusedRecord as refused:
+            if self._offsets_topic is not None or not self.tolerance.tolerate:
+                raise
+            self.metrics.add("total_record_errors")
+            self._skip(refused)
+            passed_over()
 
     def _topic_there(self, topic: str) -> bool:
         """Whether the topic is there. As in Kafka Connect a missing one is waited for; False when the task is to stop."""
@@ -219,7 +237,10 @@ class WorkerSourceTask(WorkerTask):
                 self._serve(0.1)
             except KafkaException as raised:
                 self._if_fatal(raised.args[0])
-                raise translate(raised.args[0], "write", f"topic {topic}") from raised
+                failure = translate(raised.args[0], "write", f"topic {topic}")
+                if raised.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise RefusedRecord(Stage.KAFKA_PRODUCE, "producer", f"topic {topic}", failure) from raised
+                raise failure from raised
 
     def flush(self) -> None:
         """Everything that poll has returned is acknowledged, and its offsets are stored: who takes over goes on behind it."""
