@@ -91,7 +91,7 @@ class AIOProducer:
         those of several tasks. Raises as OrderedProducer.produce.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
-        on_delivery = on_delivery or callback  # two names of one, as Producer.produce has them
+        on_delivery = callback if on_delivery is None else on_delivery  # two names of one, as Producer.produce has them
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._loop.call_soon_threadsafe(self._settle, future, error, message, on_delivery)

@@ -74,7 +74,10 @@ class BlockedKeys:
         return blocked is not None and blocked.all is not None
 
     def forget_transaction(self, transaction: int) -> None:
-        """That transaction was aborted: none of its records is there, and the application knows."""
+        """It was aborted, as those before it that failed: none of their records is there, and the application knows.
+
+        An abort that had to be called again counts a number up each time.
+        """
         for topic, blocked in list(self._topics.items()):
-            for key in [key for key, (_, number) in blocked.keys.items() if number == transaction]:
+            for key in [key for key, (_, number) in blocked.keys.items() if number <= transaction]:
                 self.unblock(topic, key)

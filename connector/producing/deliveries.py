@@ -174,13 +174,14 @@ class Deliveries:
             if error.code() not in _PURGED:
                 self._transactions.fail(error)
             reports: list[PutAside] = []
+            now = clock.now()
             for held in dropped:
                 if block and held.key is not None and held.partition is None:
                     self._block(held.record.topic, held.key, error)
                 if held.record.callback is row_failed:
-                    self._row_failed(error, undelivered(held))
+                    self._row_failed(error, undelivered(held, error, now))
                 elif held.record.callback is not None:
-                    message = undelivered(held)
+                    message = undelivered(held, error, now)
                     reports.append(PutAside((held.record.callback, (error, message)), self.hears(error, message)))
             return partial(self.reports.deferred.extend, reports)
 

@@ -32,7 +32,9 @@ class Record:
         headers: Headers,
     ) -> None:
         self.topic, self.sending, self.value = topic, sending, value
-        self.callback, self.timestamp, self.headers = callback, timestamp, headers
+        self.callback, self.timestamp = callback, timestamp
+        # A copy: the application may use its own again before the record goes.
+        self.headers = headers.copy() if isinstance(headers, dict | list) else headers
         self.taken = False
 
 
@@ -40,10 +42,18 @@ def row_failed(error: KafkaError | None, message: Message) -> None:
     """Stands where a callback would: the record is a row of produce_arrow, whose failures are kept for arrow_failures."""
 
 
-def undelivered(held: Held[Record]) -> Message:
-    """The message that a callback is given for a record that was never sent."""
+def undelivered(held: Held[Record], error: KafkaError, now: float) -> Message:
+    """The message that a callback is given for a record that was never sent, as the client library makes it."""
     record = held.record
-    return Message(topic=record.topic, key=held.key, value=record.value, headers=None, error=None)
+    value = record.value.encode() if isinstance(record.value, str) else record.value
+    return Message(
+        topic=record.topic,
+        key=held.key,
+        value=value,
+        error=error,
+        timestamp=(0, -1),
+        latency=max(0.0, now - held.since),
+    )
 
 
 def with_hint(headers: Headers, hint: bytes | None) -> list[tuple[str, Any]]:

@@ -179,7 +179,9 @@ class OrderedProducer(cimpl.Producer):
         TopicNotFoundError, UnmanagedTopicError, NotAuthorizedError, BrokerUnreachableError, IneligibleWriterError;
         InterruptedError where the client library has lost what a signal handler raised: the record was not taken.
         """
-        sending, done = self._topics.get(topic), on_delivery or callback or self._on_delivery
+        sending = self._topics.get(topic)
+        # Not by what is true: a callable may be false, as a list of reports that is empty.
+        done = on_delivery if on_delivery is not None else callback if callback is not None else self._on_delivery
         data = key if type(key) is bytes else None if key is None else key_bytes(key)
         if sending is not None and data is not None and partition < 0 and (fast_path := sending.fast_path) is not None:
             permit = fast_path.of[fast_path.slot(data, fast_path.period)]
@@ -257,7 +259,8 @@ class OrderedProducer(cimpl.Producer):
         TypeError for anything but a list of dicts, and as produce() what concerns the topic and not one record.
         """
         # A subclass's produce() may take other arguments, such as SerializingProducer's: not asked here, as in the base.
-        return produce_each(partial(OrderedProducer.produce, self), topic, messages, partition, on_delivery or callback)
+        heard = on_delivery if on_delivery is not None else callback
+        return produce_each(partial(OrderedProducer.produce, self), topic, messages, partition, heard)
 
     def produce_arrow(self, topic: str, data: RecordBatch | Table) -> int:
         """Queue the rows of a pyarrow.RecordBatch or Table, in their order; waits for room in the queue.

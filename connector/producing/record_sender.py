@@ -113,7 +113,7 @@ class RecordSender:
         except Exception as error:  # whatever it is, the record was not taken
             cause = error.args[0] if error.args else None
             failed = cause if isinstance(cause, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
-            tell = self._deliveries.telling(failed, block=True)([Held(key, record, partition=explicit)])
+            tell = self._deliveries.telling(failed, block=True)([Held(key, record, clock.now(), explicit)])
             record.taken = True  # no signal is handled between this and the next step
             tell()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.partitioner.errors import KeyBlockedError
 from support.cluster import KafkaUnderTest
@@ -47,6 +48,64 @@ def test_a_held_record_has_a_deadline_as_a_sent_one(kafka: KafkaUnderTest, topic
         producer.produce(topic_name, "3", key)
         assert producer.flush(120) == 0
     assert values(kafka, topic_name, key) == [b"3"]
+
+
+class Reports(list[Any]):
+    """A callback that is false until it has heard of a record."""
+
+    def __call__(self, error: Any, message: Any) -> None:
+        """Of a delivery report."""
+        self.append((error, message))
+
+
+def facts(message: Any) -> dict[str, Any]:
+    """What a delivery report says, but for the time that it took."""
+    names = ("error", "topic", "partition", "offset", "key", "value", "headers", "timestamp", "leader_epoch")
+    return {name: getattr(message, name)() for name in names}
+
+
+def test_the_report_of_a_held_record_is_the_librarys(kafka: KafkaUnderTest, topic_name: str, key: str) -> None:
+    """Whoever looks at message.error() alone hears that it failed, and a callback that is false is called, too."""
+    record: dict[str, Any] = {"value": "välue", "key": key, "headers": {"a": "b"}, "timestamp": 5}
+    ours, stocks = Reports(), Reports()
+    stock = Producer({"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 100, "log_level": 0})
+    stock.produce(topic_name, **record, on_delivery=stocks)
+    stock.flush()
+    with OrderedProducer({**kafka.client_config(), "delivery.timeout.ms": 2_000}) as producer:
+        warm(producer, topic_name)
+        with prepared(kafka, topic_name, 2, producer):
+            producer.produce(topic_name, **record, on_delivery=ours)
+            assert producer.flush(120) == 0
+        producer.produce(topic_name, "next", key)  # no KeyBlockedError: the application knows
+
+    ((error, message),) = ours
+    assert error == message.error()
+    assert message.latency() > 0
+    assert facts(message) == facts(stocks[0][1])
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+def test_headers_that_are_used_again_are_those_of_their_time(
+    kafka: KafkaUnderTest, topic_name: str, key: str, kind: type
+) -> None:
+    """A held record has the headers that it was given, whatever the application does with its object afterwards."""
+    given: Any = kind()
+    with OrderedProducer(kafka.client_config()) as producer:
+        warm(producer, topic_name)
+        with prepared(kafka, topic_name, 2, producer):
+            for number in ("0", "1"):
+                given.clear()
+                given.update(id=number) if kind is dict else given.append(("id", number))
+                producer.produce(topic_name, number, key, headers=given)
+            given.clear()
+        assert producer.flush(120) == 0
+    with closing(Consumer({**kafka.client_config(), "group.id": topic_name})) as consumer:
+        consumer.assign([TopicPartition(topic_name, 0, 0)])
+        found: list[Any] = []
+        until(lambda: found.append(consumer.poll(0.1)) or len([m for m in found if m is not None]) == 3)
+    assert [(m.value(), m.headers()) for m in found if m is not None and m.value() != b"first"] == [
+        (number.encode(), [("id", number.encode())]) for number in ("0", "1")
+    ]
 
 
 def test_a_held_record_that_expires_unheard_blocks_its_key(kafka: KafkaUnderTest, topic_name: str, key: str) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector.producing.transactions import Transactions
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, moving_key, staying_key
 from support.holding import log_values, prepared, until
@@ -46,6 +47,37 @@ def test_a_commit_waits_for_what_is_held_or_says_that_it_did_not(kafka: KafkaUnd
             assert (error.code(), error.retriable(), error.fatal()) == (KafkaError._TIMED_OUT, True, False)
         producer.commit_transaction(30)
     assert [value for name, value in log_values(kafka, topic_name, 0) if name == key.encode()] == [b"held"]
+
+
+def test_an_abort_that_is_called_again_leaves_no_key_behind(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call was not patient enough. A key whose record failed in that transaction takes records in the next one."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1, config=QUICK)
+    key = moving_key(admin, topic_name, 2)
+    with transactional(kafka, topic_name, **{"delivery.timeout.ms": 2_000}) as producer:
+        warm(producer, topic_name)
+        with prepared(kafka, topic_name, 2, producer):
+            producer.begin_transaction()
+            producer.produce(topic_name, "sent", "warm")
+            producer.produce(topic_name, "held", key)
+            with pytest.raises(KafkaException) as raised:
+                producer.commit_transaction(60)
+            assert raised.value.args[0].txn_requires_abort()
+
+            def late(_: Transactions, timeout: float) -> None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+
+            with monkeypatch.context() as patched:
+                patched.setattr(Transactions, "abort", late)  # the coordinator is slow
+                with pytest.raises(KafkaException):
+                    producer.abort_transaction(0.1)
+            producer.abort_transaction(30)
+        producer.begin_transaction()
+        producer.produce(topic_name, "again", key)
+        producer.commit_transaction(30)
+    assert [value for _, value in log_values(kafka, topic_name, 0)] == [b"first", b"again"]
 
 
 @pytest.mark.parametrize("how", ["purge", "deadline"])
