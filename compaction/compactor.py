@@ -80,9 +80,8 @@ class TopicCompactor:
         self._allowed_at = 0.0
         self._lag = 0.0
         self._most = 0  # max.message.bytes
-        self._too_large: dict[
-            bytes, tuple[int, int]
-        ] = {}  # by key, winners that the topic does not take, by their places
+        # The places of winners that the topic does not take, by key.
+        self._too_large: dict[bytes, tuple[int, int]] = {}
         try:
             self._table = VersionTable(self._config, topic, self._store, strategy)
         except BaseException:

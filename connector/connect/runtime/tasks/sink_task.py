@@ -75,9 +75,7 @@ class WorkerSinkTask(WorkerTask):
             self.task.initialize(self.context)
             self.task.start(dict(spec.config))
             stopped.callback(self.task.stop)
-            self.holding = (
-                self._told is State.PAUSED
-            )  # `run` has told it, and partitions are yet to come: see `assigned`
+            self.holding = self._told is State.PAUSED  # `run` has told it; partitions are yet to come: see `assigned`
             self.consumer.subscribe(self._topics(), listener=Callbacks(self))
             self._loop()
             self._finish()
