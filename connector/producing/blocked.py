@@ -73,11 +73,8 @@ class BlockedKeys:
         blocked = self._topics.get(topic)
         return blocked is not None and blocked.all is not None
 
-    def forget_transaction(self, transaction: int) -> None:
-        """It was aborted, as those before it that failed: none of their records is there, and the application knows.
-
-        An abort that had to be called again counts a number up each time.
-        """
+    def forget_transactions(self, first: int) -> None:
+        """From this one on they were aborted: none of their records is there, and the application knows."""
         for topic, blocked in list(self._topics.items()):
-            for key in [key for key, (_, number) in blocked.keys.items() if number <= transaction]:
+            for key in [key for key, (_, number) in blocked.keys.items() if number >= first]:
                 self.unblock(topic, key)

@@ -434,7 +434,7 @@ class OrderedProducer(cimpl.Producer):
         # What the client library has queued it drops itself. To purge it here would skip sequence numbers.
         self._in_client(partial(self._transactions.abort, timeout))
         with self._lock:
-            self._deliveries.blocked.forget_transaction(over)
+            self._deliveries.blocked.forget_transactions(over)
             if self._deliveries.columns is not None:
                 self._deliveries.columns.forget_purged()
         self._transactions.ended(False)

@@ -21,6 +21,7 @@ class Transactions:
         self._offsets: set[TransactionalOffsets] = set()
         self._taking = not transactional
         self.number = 0
+        self._over: int | None = None
         self.failure: KafkaError | None = None
 
     def begin(self) -> None:
@@ -56,11 +57,15 @@ class Transactions:
         self._taking = not self.transactional
 
     def aborting(self) -> int:
-        """Take no more records, and count what comes of those so far for nothing. Returns the number that is over."""
-        over = self.number
+        """Take no more records, and count what comes of those so far for nothing. Returns the first number that is over.
+
+        That is an earlier one than the present where an abort is called again, since it did not end in time.
+        """
+        if self._over is None:
+            self._over = self.number
         self._taking = not self.transactional
         self.number += 1
-        return over
+        return self._over
 
     def commit(self, number: int, timeout: float) -> None:
         """Commit the client's part; consumers hear that their offsets stand. Raises as `ending`."""
@@ -75,7 +80,7 @@ class Transactions:
     def abort(self, timeout: float) -> None:
         """Abort the client's part. `ended(False)` has to follow when all else is done."""
         self._raw.abort_transaction(timeout)
-        self.failure = None
+        self.failure = self._over = None
 
     def send_offsets(self, positions: list[Any], group_metadata: Any, timeout: float) -> None:
         """See OrderedProducer.send_offsets_to_transaction."""

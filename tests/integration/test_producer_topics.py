@@ -134,7 +134,7 @@ def test_a_transaction_that_was_aborted_blocks_nothing() -> None:
     blocked = BlockedKeys()
     blocked.block("t", b"a", "why", 1)
     blocked.block("t", b"b", "why", 2)
-    blocked.forget_transaction(2)
+    blocked.forget_transactions(2)
     blocked.refuse("t", b"b")
     with pytest.raises(KeyBlockedError):
         blocked.refuse("t", b"a")
