@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from ..partitioner.errors import ConfigError
 from ..partitioner.gates.membership import longest_silence
 from ..partitioner.writers.lease import LeaseTerms
+from .guarded_logger import GuardedLogger
 from .settings import CONSUMER, PRODUCER, boolean, milliseconds, values, whole
 from .shared_token import SharedToken
 
@@ -44,7 +45,7 @@ _CONNECTION = (
 REFILL: Mapping[str, Any] = {"fetch.queue.backoff.ms": 20}
 _BACKOFF, _BACKOFF_MAX, _SOON_MS = "reconnect.backoff.ms", "reconnect.backoff.max.ms", 20
 # Silent unless the application sets logging up, as is usual for a library.
-_LOGGER = logging.getLogger("keyorder.librdkafka")
+_LOGGER = GuardedLogger("keyorder.librdkafka")
 logging.getLogger("keyorder").addHandler(logging.NullHandler())
 # Seconds: how long a topic that was just made may stay unknown to the broker that is asked; beyond it, it is not there.
 JUST_MADE = 10.0

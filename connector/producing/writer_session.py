@@ -44,12 +44,13 @@ from .. import clock
 from ..config import ProducerSettings
 from ..control.control_reader import ControlMessage, Look
 from ..control.control_topics import Slot, timeline_slot, writer_slot
+from ..guarded_logger import GuardedLogger
 from ..interruptible import Event
 from ..kafka_errors import translate, translated
 from ..log_offsets import LogOffsets
 
 _UNPRINTABLE, _NAME_LENGTH = re.compile(r"[^A-Za-z0-9._]+"), 40
-_LOG = logging.getLogger("keyorder.producer")
+_LOG = GuardedLogger("keyorder.producer")
 # How long the thread waits where there is nothing to follow yet, and for delivery reports of its own. Seconds.
 _IDLE, _SOON = 0.1, 0.01
 # What a producer that was dropped without close() may take to deliver.
@@ -416,9 +417,10 @@ class WriterSession(threading.Thread):
             case events.Fail(error):
                 raise error
             case events.EpochSeen(new, old):
-                _LOG.info("%s", new_epoch(new, old))
+                _LOG.log(logging.INFO, "%s", new_epoch(new, old))
             case events.LeaseLapsed():
-                _LOG.warning(
+                _LOG.log(
+                    logging.WARNING,
                     "the lease of %s has lapsed: no keyed record goes out until it has joined again",
                     self.writer.writer_id,
                 )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
+from keyorder import OrderedProducer, TopicAdmin
 from keyorder.connector.consuming.gates.origins import LONG_S, OriginWatch
 from keyorder.partitioner.gates.waits import Reason
 from keyorder.partitioner.timeline import new_epoch
+from support.cluster import ClusterSpec, KafkaUnderTest
 from support.dumb import timeline_of
+from support.holding import until
 from support.logged import logged
 
 GATE, ORIGIN = ("t", 4), ("t", 0)
@@ -59,3 +63,64 @@ def test_what_other_threads_log_is_not_of_the_test(watch: OriginWatch, caplog: p
     watch.report(GATE, ORIGIN, Reason.NO_OWNER, "x", 1.0)
     assert [record.name for record in logged(caplog)] == ["keyorder.gates"]
     assert len(caplog.records) == 2
+
+
+class _OfRequests(logging.Handler):
+    """As one whose filter needs a request that is being served: it raises on every other thread. heard: (logger, thread)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: set[tuple[str, str]] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        thread = threading.current_thread()
+        if thread is not threading.main_thread():
+            self.heard.add((record.name, thread.name))
+            raise RuntimeError("working outside of request context")
+        return False
+
+
+@pytest.fixture
+def of_requests(caplog: pytest.LogCaptureFixture) -> Iterator[_OfRequests]:
+    """One that the application has set up."""
+    caplog.set_level(logging.INFO, "keyorder")
+    handler = _OfRequests()
+    logging.getLogger("keyorder").addHandler(handler)
+    yield handler
+    logging.getLogger("keyorder").removeHandler(handler)
+
+
+def test_a_handler_that_raises_stops_no_client_of_the_process(
+    start_kafka: Callable[[ClusterSpec], KafkaUnderTest], of_requests: _OfRequests, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the client library logs comes out of poll(), on the threads that all clients share."""
+    kafka = start_kafka(ClusterSpec(1, {}, {"broker.session.timeout.ms": "6000"}))
+    try:
+        TopicAdmin(kafka.client_config()).create("t", 1)
+        with OrderedProducer(kafka.client_config()) as producer:
+            producer.produce("t", b"before", b"k")
+            assert producer.flush(120) == 0
+            kafka.kill_broker(1)
+            until(lambda: ("keyorder.librdkafka", "keyorder-link") in of_requests.heard)
+            kafka.start_broker(1)
+            producer.produce("t", b"after", b"k")
+            assert producer.flush(120) == 0
+            TopicAdmin(kafka.client_config()).expand("t", 2)
+    finally:
+        kafka.stop()
+    assert "working outside of request context" in capfd.readouterr().err
+
+
+def test_a_handler_that_raises_stops_no_writer(
+    kafka: KafkaUnderTest, topic_name: str, of_requests: _OfRequests
+) -> None:
+    """That of a new epoch is a line of the producer's own thread."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1)
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, b"before", b"k")
+        assert admin.expand(topic_name, 2).changed
+        until(lambda: ("keyorder.producer", "keyorder-writer") in of_requests.heard)
+        producer.produce(topic_name, b"after", b"k")
+        assert producer.flush(120) == 0
+        assert admin.expand(topic_name, 3).changed
