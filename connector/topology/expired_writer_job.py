@@ -15,7 +15,7 @@ from .. import clock
 from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import all_writer_slots, existing
-from ..kafka_errors import translate
+from ..kafka_errors import translate, translated
 from ..refusals import ClusterAdmin
 from .periodic import Periodic
 
@@ -25,7 +25,8 @@ _MOST_AT_ONCE = 1_000
 class ExpiredWriterJob(Periodic):
     """Follows all writers, and writes tombstones for those whose records stood unchanged for `quiet_s`; `close` it.
 
-    It begins to count when it begins to read: a controller that is started anew every minute erases nothing.
+    It begins to count when it begins to read, and anew after a read that failed: a controller that is started anew every
+    minute erases nothing.
     """
 
     name = "forget-writers"
@@ -34,19 +35,15 @@ class ExpiredWriterJob(Periodic):
         super().__init__(every)
         self._config = dict(config)
         self._servers = str(config.get("bootstrap.servers"))
+        self._quiet_s = quiet_s
         self._writers = ExpiredWriters(quiet_s)
         self._reader: ControlReader | None = None
         self._producer: Producer | None = None
 
     def run(self) -> Mapping[str, object] | None:
         """Read on, and erase what may go. Raises NotAuthorizedError, BrokerUnreachableError and kin; nothing is half-done."""
-        if self._reader is None:
-            if not existing(ClusterAdmin(self._config), self._servers):
-                return None
-            self._reader = ControlReader(self._config, fetch_wait_ms=50)
-            self._reader.add(all_writer_slots())
-        for message in self._reader.read_to_end():
-            self._take(message)
+        if not self._read():
+            return None
         keys = list(islice(self._writers.due(clock.now()), _MOST_AT_ONCE))
         if not keys:
             return None
@@ -55,10 +52,30 @@ class ExpiredWriterJob(Periodic):
 
     def close(self) -> None:
         """Release the clients."""
-        if self._reader is not None:
-            self._reader.close()
+        self._forget_reader()
         if self._producer is not None:
             self._producer.close()
+
+    def _read(self) -> bool:
+        """Whether all is read. Not where there are no control topics; after an error the next turn begins anew."""
+        try:
+            if self._reader is None:
+                if not existing(ClusterAdmin(self._config), self._servers):
+                    return False
+                self._reader = ControlReader(self._config, fetch_wait_ms=50)
+                self._reader.add(all_writer_slots())
+            with translated("read", f"control topic {WRITERS_TOPIC}", self._servers):
+                for message in self._reader.read_to_end():
+                    self._take(message)
+            return True
+        except BaseException:
+            self._forget_reader()  # it may follow nothing yet, or records that it has read are lost
+            raise
+
+    def _forget_reader(self) -> None:
+        reader, self._reader, self._writers = self._reader, None, ExpiredWriters(self._quiet_s)
+        if reader is not None:
+            reader.close()
 
     def _take(self, message: ControlMessage) -> None:
         try:
