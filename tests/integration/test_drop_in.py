@@ -186,6 +186,17 @@ def test_a_batch_of_dicts(api: Api) -> None:
     assert sorted(m.value() or b"" for m in records(api.consumer(api.topic), 2)) == [b"a", b"b"]
 
 
+def test_what_a_batch_keeps_back_of_a_key(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """All behind the one that was not taken, whether the key is bytes or their text."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    large = {"key": "a", "value": b"v" * 2_000}
+    batch: list[dict[str, Any]] = [large, {"key": b"a", "value": b"1"}, {"key": "a"}, {"key": b"b", "timestamp": None}]
+    with OrderedProducer({**kafka.client_config(), "message.max.bytes": 1_000}) as producer:
+        assert producer.produce_batch(topic_name, batch) == 1
+    errors = [message["_error"].code() if "_error" in message else None for message in batch]
+    assert errors == [KafkaError.MSG_SIZE_TOO_LARGE] * 3 + [None]
+
+
 def test_what_is_closed_says_so(api: Api) -> None:
     """RuntimeError from every call; closing twice is fine; `with` closes."""
     with api.classes.Producer(api.config()) as producer:

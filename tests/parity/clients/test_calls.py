@@ -253,6 +253,13 @@ def test_a_batch_that_is_none(kind: Any, messages: Any) -> None:
         ([{"value": b"good"}, {"value": 1}], "Message value at index 1 must be bytes or str"),
         ([{"key": ["k"]}], "Message key at index 0 must be bytes or str"),
         ([{"value": b"good"}, {"partition": "0"}], "Message partition at index 1 must be int"),
+        ([{"value": b"good"}, {"key": bytearray(b"k")}], "Message key at index 1 must be bytes or str"),
+        ([{"value": b"good"}, {"value": bytearray(b"v")}], "Message value at index 1 must be bytes or str"),
+        ([{"value": b"good"}, {"value": memoryview(b"v")}], "Message value at index 1 must be bytes or str"),
+        *(
+            ([{"value": b"good"}, {"value": b"bad", "headers": headers}], "Invalid headers at index 1")
+            for headers in (5, "ab", {"a": 5}, (("a", "b"),), [["a", "b"]], [("a",)], [("a", bytearray(b"b"))])
+        ),
         ({"value": b"good"}, "messages must be a list"),
     ],
 )
@@ -261,12 +268,29 @@ def test_a_batch_with_one_that_cannot_be_sent(kind: Any, messages: Any, words: s
     """It is named, and none of the batch is sent."""
     heard: list[Any] = []
     producer = kind(NOWHERE)
-    with pytest.raises(TypeError, match=words):
+    with pytest.raises(ValueError if "headers" in words else TypeError, match=words):
         producer.produce_batch("t", messages, on_delivery=lambda *report: heard.append(report))
     producer.purge()
     producer.poll(0)
     assert heard == []
     producer.close()
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "words"),
+    [
+        ({"timestamp": "now"}, TypeError, "Message timestamp at index 1 must be int"),
+        ({"timestamp": 2**63}, ValueError, "Message timestamp at index 1 is out of range"),
+        ({"headers": {5: "a"}}, ValueError, "Invalid headers at index 1"),
+        ({"headers": {"a": "\ud800"}}, UnicodeEncodeError, "surrogates"),
+        ({"key": "\ud800"}, UnicodeEncodeError, "surrogates"),
+        ({"value": "\ud800"}, UnicodeEncodeError, "surrogates"),
+    ],
+)
+def test_what_else_a_batch_is_asked_before_any_of_it_is_sent(bad: Any, error: type[Exception], words: str) -> None:
+    """What the library does not take in a batch, or finds out when some are sent: here it would be a batch sent in half."""
+    with OrderedProducer(NOWHERE) as producer, pytest.raises(error, match=words):
+        producer.produce_batch("t", [{"value": b"good"}, {"value": b"v", **bad}])
 
 
 # What a program may call on a client whose base was never set up, and what it is told.
