@@ -28,6 +28,7 @@ def produce_each(
     for message in messages:
         given, place, timestamp = message.get("key"), message.get("partition"), message.get("timestamp")
         key = None if given is None else key_bytes(given)
+        hearers = (message.get("callback"), message.get("on_delivery"), callback)
         if key in stopped:
             message["_error"] = stopped[key]
             continue
@@ -37,7 +38,7 @@ def produce_each(
                 message.get("value"),
                 key,
                 partition if place is None else place,
-                on_delivery=message.get("callback") or message.get("on_delivery") or callback,
+                on_delivery=next((hearer for hearer in hearers if hearer is not None), None),
                 timestamp=0 if timestamp is None else timestamp,
                 headers=message.get("headers"),
             )

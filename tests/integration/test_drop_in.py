@@ -197,6 +197,27 @@ def test_what_a_batch_keeps_back_of_a_key(kafka: KafkaUnderTest, topic_name: str
     assert errors == [KafkaError.MSG_SIZE_TOO_LARGE] * 3 + [None]
 
 
+class Reports(list[Any]):
+    """A callback that is false until it has heard of a record."""
+
+    def __call__(self, error: Any, message: Any) -> None:
+        """Of a delivery report."""
+        self.append(message.value())
+
+
+def test_a_callback_that_is_false_is_called(api: Api) -> None:
+    """Of a record, of the client, of a batch and of a record within it."""
+    heard = {name: Reports() for name in ("client", "on_delivery", "callback", "batch", "message")}
+    with api.classes.Producer({**api.config(), "on_delivery": heard["client"]}) as producer:
+        producer.produce(api.topic, "client")
+        producer.produce(api.topic, "on_delivery", on_delivery=heard["on_delivery"])
+        producer.produce(api.topic, "callback", callback=heard["callback"])
+        batch = [{"value": "batch"}, {"value": "message", "callback": heard["message"]}]
+        assert producer.produce_batch(api.topic, batch, on_delivery=heard["batch"]) == 2
+        assert producer.flush(120) == 0
+    assert heard == {name: [name.encode()] for name in heard}
+
+
 def test_what_is_closed_says_so(api: Api) -> None:
     """RuntimeError from every call; closing twice is fine; `with` closes."""
     with api.classes.Producer(api.config()) as producer:
