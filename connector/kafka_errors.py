@@ -92,14 +92,15 @@ def translate_of_known(error: KafkaError, operation: str, resource: str, bootstr
     return translate(error, operation, resource, bootstrap_servers)
 
 
-def ends_partition(error: KafkaError, resource: str, bootstrap_servers: str = "?") -> bool:
+def ends_partition(error: KafkaError, resource: str, bootstrap_servers: str = "?", known: bool = False) -> bool:
     """Whether an error in place of a record is the end of its partition; False for one that passes by itself.
 
+    known: the login was good once, so a refusal passes, as in `translate_of_known`.
     Raises what no second try fixes, typed: whoever reads a log to its end must not take "may not read" for "is empty".
     """
     if error.code() == KafkaError._PARTITION_EOF:
         return True
-    if error.code() in _READ_AGAIN or error.retriable():
+    if error.code() in _READ_AGAIN or error.retriable() or (known and error.code() in LOGIN_REFUSED):
         return False
     raise translate(error, "read", resource, bootstrap_servers)
 

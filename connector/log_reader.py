@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from ..partitioner.errors import BrokerUnreachableError
 from . import clock
-from .kafka_errors import LOGIN_REFUSED, ends_partition
+from .kafka_errors import ends_partition
 from .messages import Place, offset_of, place_of
 from .metadata import prefetch_metadata
 
@@ -25,7 +25,7 @@ def read_ranges(
     """The records of `ranges`, (offset to begin at, offset to end before), through a client that is assigned nothing else.
 
     client: with `enable.partition.eof`, since a range may end with transaction markers. timeout: seconds without progress.
-    known: the login was good once, so a refusal passes: a token has just run out.
+    known: as of `ends_partition`.
     Raises BrokerUnreachableError, and what no second try fixes.
     """
     found: dict[Place, list[Message]] = {place: [] for place in ranges}
@@ -40,9 +40,7 @@ def read_ranges(
         while left:
             first = client.poll(_TURN)
             for message in [] if first is None else [first, *client.consume(_BATCH, 0)]:
-                if known and (error := message.error()) is not None and error.code() in LOGIN_REFUSED:
-                    continue
-                if _take(message, left, found, bootstrap_servers):
+                if _take(message, left, found, bootstrap_servers, known):
                     deadline = clock.now() + timeout
             if left and clock.now() >= deadline:
                 names = ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(left))
@@ -52,10 +50,12 @@ def read_ranges(
     return found
 
 
-def _take(message: Message, left: dict[Place, int], found: dict[Place, list[Message]], bootstrap_servers: str) -> bool:
+def _take(
+    message: Message, left: dict[Place, int], found: dict[Place, list[Message]], bootstrap_servers: str, known: bool
+) -> bool:
     """Whether the message belongs to a range that is still read."""
     error = message.error()
-    if error is not None and not ends_partition(error, f"topic {message.topic()}", bootstrap_servers):
+    if error is not None and not ends_partition(error, f"topic {message.topic()}", bootstrap_servers, known):
         return False
     place, offset = place_of(message), offset_of(message)
     end = left.get(place)

@@ -27,6 +27,9 @@ def test_a_refused_login_is_final_at_the_start_and_passes_later(code: int) -> No
     assert not translate(*asked).retriable
     assert isinstance(translate(*asked), NotAuthorizedError)
     assert translate_of_known(*asked).retriable
+    with pytest.raises(NotAuthorizedError):
+        ends_partition(KafkaError(code), "topic t")
+    assert not ends_partition(KafkaError(code), "topic t", known=True)
 
 
 @pytest.mark.parametrize(
