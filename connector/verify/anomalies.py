@@ -6,7 +6,6 @@ verdict and do not decide it:
 - `R6'`: a value that stands twice, and that was on its way while its writer's client library began a new
   producer epoch. librdkafka then writes again what was not acknowledged yet (its issue 4953), and no broker
   can know it; nothing around the library can keep it from that.
-
 - `A7z`: an overlap whose first owner was a zombie: it had lost the partition (revoke, lost, session
   expiry) and was still inside the application. No client can take a record back from a running
   application; its effect shows as A4, A10 or A13 where it does harm.
