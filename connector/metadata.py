@@ -323,8 +323,8 @@ def partition_counts(
 ) -> dict[str, int]:
     """How many partitions each topic has; without those that are not there, or that this user may not see.
 
-    One request for all, made again for up to `timeout` seconds while a broker is away. Raises BrokerUnreachableError,
-    KafkaOperationError.
+    One request for all, made again for up to `timeout` seconds while a broker is away. Raises BrokerUnreachableError
+    (TlsError, HostUnknownError where that is the reason), NotAuthorizedError, KafkaOperationError.
     """
     if not topics:
         return {}
@@ -335,7 +335,10 @@ def partition_counts(
         seen = {topic: _described_once(future, topic, bootstrap_servers, seconds) for topic, future in asked.items()}
         return {topic: len(found.partitions) for topic, found in seen.items() if found is not None}
 
-    return patiently(ask, timeout, lambda _: _look_again(admin))
+    try:
+        return patiently(ask, timeout, lambda _: _look_again(admin))
+    except BrokerUnreachableError as error:
+        raise explained(admin, error) from error
 
 
 def _look_again(admin: AdminClient, timeout: float = _PATIENCE) -> None:

@@ -14,7 +14,6 @@ from ...partitioner.errors import BrokerUnreachableError, ConfigError, NotAuthor
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata, partition_counts, patiently, topic_config, wait_for_partitions
-from ..refusals import explained
 from .rights import require_new
 
 PARTITIONS = 8
@@ -52,10 +51,7 @@ def existing(admin: AdminClient, bootstrap_servers: str, timeout: float = 10.0) 
 
 def _not_seen(admin: AdminClient, bootstrap_servers: str, timeout: float) -> list[str]:
     """Control topics that the cluster does not show. Raises BrokerUnreachableError, ConfigError for foreign ones."""
-    try:
-        counts = partition_counts(admin, _BOTH, bootstrap_servers, timeout)
-    except BrokerUnreachableError as error:
-        raise explained(admin, error) from error
+    counts = partition_counts(admin, _BOTH, bootstrap_servers, timeout)
     for name, count in counts.items():
         if count != PARTITIONS:
             raise ConfigError(

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from keyorder.connector.cli.main import _run
 from keyorder.connector.doctor import brokers
 from keyorder.connector.doctor.findings import Status
+from keyorder.connector.group_gates import GroupOffsets
 from keyorder.connector.metadata import cluster_metadata
 from keyorder.connector.refusals import ClusterAdmin, unknown_hosts
 from keyorder.errors import BrokerUnreachableError, HostUnknownError
@@ -78,6 +79,14 @@ def test_a_call_that_has_waited_names_the_host_too(names: dict[str, int]) -> Non
     """Services wait, since a name may come to be known while they start; then they are told the same."""
     with pytest.raises(HostUnknownError):
         cluster_metadata(ClusterAdmin({"bootstrap.servers": NOWHERE}), NOWHERE, 0.5)
+
+
+@pytest.mark.slow
+def test_groups_gates_name_the_host_too(names: dict[str, int]) -> None:
+    """What a group has committed is asked of each partition: how many there are is the first question."""
+    config = {"bootstrap.servers": NOWHERE}
+    with pytest.raises(HostUnknownError):
+        GroupOffsets(config, ClusterAdmin(config), timeout=0.5).committed(["g"], "t")
 
 
 class Slow(ClusterAdmin):
