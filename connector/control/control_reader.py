@@ -41,6 +41,8 @@ from ..refusals import ClusterAdmin
 from .control_topics import Slot
 
 _BATCH = 500
+#: Seconds for what the control topics hold already.
+READ_WITHIN = 10.0
 # Seconds: how long a new leader may be behind what was read from the old one, and between two questions meanwhile.
 BEHIND_S, _ASK_AGAIN = 5.0, 0.2
 # Seconds between two questions whether a control topic is still the same one, and how long an answer may take.
@@ -256,7 +258,7 @@ class ControlReader:
                 self._catch_up(slot, read)
         return read
 
-    def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> list[ControlMessage]:
+    def read_to_end(self, slots: Iterable[Slot] | None = None, timeout: float = READ_WITHIN) -> list[ControlMessage]:
         """All records up to an end that is asked for now. Raises BrokerUnreachableError after `timeout` seconds."""
         return list(reading_to_end(self, slots, timeout, self._bootstrap))
 

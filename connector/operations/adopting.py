@@ -27,7 +27,7 @@ from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline
 from .. import clock
 from ..acting_user import acting_user
 from ..config import JUST_MADE
-from ..control.control_reader import ControlReader, await_message, reading_to_end
+from ..control.control_reader import READ_WITHIN, ControlReader, await_message, reading_to_end
 from ..control.control_topics import timeline_slot
 from ..control.timeline_writer import TimelineWriter, UnknownResultError
 from ..link import ClusterLink, ControlSubscription
@@ -41,7 +41,6 @@ _LOGGER = logging.getLogger("keyorder.admin")
 
 VIEW_AGE = "keyorder.view.age.ms"
 _NEWEST = 200
-_READ_WITHIN = 10.0  # seconds for what a control topic holds already
 _Reader = ControlReader | ControlSubscription
 #: Set by an adoption with `accept_misplaced`: when, by whom, and what the records showed.
 ACCEPTED = "keyorder.accepted.misplaced"
@@ -122,7 +121,7 @@ class Adoption:
         reader.add(slots)
         awaited = min(JUST_MADE, max(0.0, deadline - clock.now()))
         identity = identify(self._admin, topic, self._servers, just_made=awaited)
-        read = reading_to_end(reader, slots, _READ_WITHIN, self._servers)
+        read = reading_to_end(reader, slots, READ_WITHIN, self._servers)
         found = [m.record for m in read if m.key == timeline_key(topic)]
         if found and isinstance(found[-1], Timeline):
             stale = found[-1].topic_id != identity.topic_id and self._again
