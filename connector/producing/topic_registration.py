@@ -45,6 +45,7 @@ class TopicRegistration:
         self._has_id = session.settings.transactional_id is not None  # init_transactions() sees to it there
         self._tombstones, self._log_starts, self._topics = tombstones, log_starts, topics
         self._bootstrap = str(config.get("bootstrap.servers"))
+        self._ensured = False  # the control topics are there: the session reads them from the first topic on
         self._missing: set[str] = set()  # waited for in vain: whoever goes on sending there does not wait each time
         # One for each topic: one that is waited for keeps no other waiting. A signal handler may come back here.
         self._locks: dict[str, Any] = {}
@@ -97,6 +98,8 @@ class TopicRegistration:
             self._missing.add(topic)
             raise
         self._missing.discard(topic)
-        ensure(admin, self._bootstrap, 5.0)
+        if not self._ensured:
+            ensure(admin, self._bootstrap, 5.0)
+            self._ensured = True
         self._tombstones.topic_is(topic, is_compacted(admin, topic, self._bootstrap))
         return identity
