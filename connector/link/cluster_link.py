@@ -19,6 +19,7 @@ from ..admin_link import AdminLink
 from ..config import at_leaders
 from ..group_commits import GroupCommits
 from ..log_offsets import LogOffsets
+from ..weakly import weakly
 from .control_feed import ControlFeed, ControlSubscription, Interested
 from .control_writer import ControlWriter
 
@@ -65,7 +66,7 @@ class ClusterLink:
     def subscribe(self, interested: Interested) -> ControlSubscription:
         """Follow control records. interested: the keys that are wanted; called on any thread."""
         with _registry().lock:
-            subscription = self._clients.feed.subscribe(interested)
+            subscription = self._clients.feed.subscribe(interested, weakly(self._forget))
             self._subscriptions.append(subscription)
             return subscription
 
@@ -102,10 +103,18 @@ class ClusterLink:
     def close(self) -> None:
         """The clients end with their last user. May be called again."""
         if os.getpid() == self._pid:
-            for subscription in self._subscriptions:
+            used = (self._clients, *self._before)  # a subscription that closes leaves those that it alone has read from
+            for subscription in list(self._subscriptions):
                 subscription.close()
-            for clients in (self._clients, *self._before):
+            for clients in used:
                 clients.leave(self)
+
+    def _forget(self, subscription: ControlSubscription) -> None:
+        """It was closed."""
+        with _registry().lock:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+        self._leave_behind()
 
     def _leave_behind(self) -> None:
         """Leave the clients of earlier credentials that no subscription reads from any more."""

@@ -109,9 +109,14 @@ class ControlFeed:
         with self._changed:
             return self.failure is not None or any(followed.failure is not None for followed in self._slots.values())
 
-    def subscribe(self, interested: Interested) -> ControlSubscription:
-        """A reader of its own. interested: which keys it wants; called on any thread, without waiting for anything."""
-        return ControlSubscription(self, interested)
+    def subscribe(
+        self, interested: Interested, closed: Callable[[ControlSubscription], object] = lambda _: None
+    ) -> ControlSubscription:
+        """A reader of its own. interested: which keys it wants; called on any thread, without waiting for anything.
+
+        closed: called after its `close`.
+        """
+        return ControlSubscription(self, interested, closed)
 
     def welcome(self, subscription: ControlSubscription) -> Condition:
         """Let a subscription hear what happens to the feed. Returns what is notified when something was put into it."""
@@ -348,8 +353,10 @@ class ControlSubscription:
     true now and not what ever was, and a bad record that was superseded stops nobody.
     """
 
-    def __init__(self, feed: ControlFeed, interested: Interested) -> None:
-        self.feed, self._interested = feed, interested
+    def __init__(
+        self, feed: ControlFeed, interested: Interested, closed: Callable[[ControlSubscription], object]
+    ) -> None:
+        self.feed, self._interested, self._closed = feed, interested, closed
         self._to: tuple[ControlFeed, Callable[[], object]] | None = None
         self._not_before = float("-inf")
         self._inbox: deque[ControlMessage] = deque()
@@ -429,6 +436,7 @@ class ControlSubscription:
     def close(self) -> None:
         """Nothing more comes."""
         self.feed.leave(self)
+        self._closed(self)
 
     def _go_over(self) -> None:
         """Change feeds, once the new one can read all that is read here. Each record is handed out once."""

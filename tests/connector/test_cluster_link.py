@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -382,6 +383,45 @@ def test_a_subscription_that_goes_over_gets_each_record_once(
     write(producer, topic_name, b"later")
     assert values(subscription, 1) == [b"later"]
     target.close()
+
+
+def test_subscriptions_that_were_closed_leave_nothing_behind(
+    kafka: KafkaUnderTest, topic_name: str, alone: None
+) -> None:
+    """Each is forgotten by its link, which reads on for the others."""
+    producer = topic_of(kafka, topic_name)
+    link = ClusterLink(kafka.client_config())
+    lasting = link.subscribe(everything)
+    lasting.add([(topic_name, 0)])
+    closed: list[weakref.ref[ControlSubscription]] = []
+    for _ in range(20):
+        subscription = link.subscribe(everything)
+        subscription.add([(topic_name, 0)])
+        subscription.close()
+        subscription.close()
+        closed.append(weakref.ref(subscription))
+    del subscription
+
+    until(lambda: [gone() for gone in closed] == [None] * 20)  # the reading thread may hold one for a moment
+    write(producer, topic_name, b"v")
+    assert values(lasting, 1) == [b"v"]
+    link.close()
+
+
+def test_a_closed_subscription_keeps_no_earlier_clients(kafka: KafkaUnderTest, topic_name: str, alone: None) -> None:
+    """Of two that read by the former credentials one goes over, the other one is closed before it has; it is held still."""
+    topic_of(kafka, topic_name)
+    link = ClusterLink({**kafka.client_config(), "sasl.username": "u", "sasl.password": "p"})
+    reading, closed = link.subscribe(everything), link.subscribe(everything)
+    for subscription in (reading, closed):
+        subscription.add([(topic_name, 0)])
+
+    link.set_sasl_credentials("u", "q")
+    until(lambda: not reading.poll(0) and reading.feed is not closed.feed)
+    assert links() == 2
+    closed.close()
+    until(lambda: links() == 1)
+    link.close()
 
 
 def test_a_user_that_takes_nothing_keeps_nobody_waiting(kafka: KafkaUnderTest, topic_name: str, alone: None) -> None:
