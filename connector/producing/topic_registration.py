@@ -80,7 +80,7 @@ class TopicRegistration:
     def _adopt(self, topic: str) -> None:
         """As TopicAdmin.adopt, which describes the topic too: half of its time."""
         config = connection_of(self._config)
-        link = ClusterLink(config)  # a share of its own, which ends with the adoption
+        link = ClusterLink(config)  # a share of its own: the producer's ends with its session, maybe sooner
         try:
             admin = link.admin.client
             require_controller(admin, self._bootstrap)
