@@ -192,6 +192,8 @@ class WriterSession(threading.Thread):
             self._refused.pop(topic, None)
             answered = self._waiting[topic] = Event()
             self._tell(events.Wanted(topic))
+            if self._stopping.is_set() or self.writer.failure is not None:
+                answered.set()  # the thread ends, and has let go of all that waited before
         return answered
 
     def admit(self, topic: str) -> TopicSending[Any]:

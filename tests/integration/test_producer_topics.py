@@ -140,6 +140,15 @@ def test_a_transaction_that_was_aborted_blocks_nothing() -> None:
         blocked.refuse("t", b"a")
 
 
+def test_a_first_record_beside_a_close_says_that_it_is_closed(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The thread that would answer has gone: nobody waits for it, and no broker is blamed."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    with OrderedProducer({**kafka.client_config(), "keyorder.control.timeout.ms": 2_000}) as producer:
+        producer._session.stop(120)
+        with pytest.raises(RuntimeError, match="has been closed"):
+            producer.join(topic_name)
+
+
 def test_a_writer_is_named_after_its_client_machine_and_process() -> None:
     """Whoever waits for it finds the process. Bounded, and plain enough for any log."""
     first, second = default_writer_id("orders"), default_writer_id("orders")
