@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedConsumer, TopicAdmin
-from keyorder.partitioner.errors import ConfigError, StrayError, TopicNotFoundError
+from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
+from keyorder.partitioner.errors import ConfigError, KeyorderError, NotAuthorizedError, StrayError, TopicNotFoundError
 from support.cluster import KafkaUnderTest
+from support.connect_rig import until
 from support.groups import QUICK, await_that, group_config, read, send
+from support.rights import Right, grant_exactly, rights
 
 KEYS = [f"k{i}" for i in range(60)]
 
 
 @pytest.fixture
 def misplaced(kafka: KafkaUnderTest, topic_name: str) -> set[str]:
-    """Keys whose stock record is a stray: a grown topic with one record of each key by ours, then one by a stock producer."""
+    """Keys whose stock record is a stray, see `misplace`."""
+    return misplace(kafka, topic_name)
+
+
+def misplace(kafka: KafkaUnderTest, topic_name: str) -> set[str]:
+    """A grown topic with one record of each key by ours, then one by a stock producer: keys whose stock record is a stray."""
     admin = TopicAdmin(kafka.client_config())
     admin.create(topic_name, 2, config=QUICK)
     admin.expand(topic_name, 3)
@@ -98,14 +108,7 @@ def test_strays_go_to_the_dead_letter_topic(kafka: KafkaUnderTest, topic_name: s
     consumer.close()
     assert consumer.strays == len(misplaced)
 
-    stock = Consumer(group_config(kafka, dead))
-    stock.subscribe([dead])
-    found: dict[str, dict[str, bytes]] = {}
-    while len(found) < len(misplaced):
-        message = stock.poll(30)
-        assert message is not None
-        assert (message.error(), message.value()) == (None, b"stock")
-        found[(message.key() or b"").decode()] = dict(message.headers() or [])
+    found = dead_letters(kafka, dead, len(misplaced))
     assert set(found) == misplaced
     for key, headers in found.items():
         home = TopicAdmin(kafka.client_config()).describe(topic_name).layout.home(key) if key == min(found) else None
@@ -114,14 +117,111 @@ def test_strays_go_to_the_dead_letter_topic(kafka: KafkaUnderTest, topic_name: s
         assert home is None or headers["keyorder-stray-home"] == str(home).encode()
         assert set(headers) == {"h", *(f"keyorder-stray-{name}" for name in (
             "topic", "partition", "offset", "timestamp", "group", "home", "epoch"))}  # fmt: skip
-    stock.close()
 
 
-def ends_of(kafka: KafkaUnderTest, topic: str) -> list[int]:
+def test_dead_letters_that_may_not_be_written_are_kept(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """Each poll names the topic and what its broker said; once the right is granted each of them is written.
+
+    The broker gives no producer id to who may write no topic, and to the client library that is a fatal error.
+    """
+    misplaced = misplace(guarded, topic_name)
+    dead = f"{topic_name}-dead"
+    cluster = guarded.admin()
+    cluster.create_topics([NewTopic(dead, 1)])[dead].result(120)
+    names = {"TOPIC": topic_name, "GROUP": topic_name}
+    mine = [right for right in rights() if right.role == "consumer"]
+    described = Right("consumer", "topic", dead, "Describe")
+    grant_exactly(cluster, "app", [*mine, described], names)
+    settings = {"keyorder_strays": "dead-letter", "keyorder_strays_dead_letter_topic": dead}
+    config = group_config(guarded, topic_name, auto_commit_interval_ms=100, **settings)
+    with OrderedConsumer({**config, **guarded.client_config("app")}) as consumer:
+        consumer.subscribe([topic_name])
+        messages: list[Message] = []
+        refused: list[KeyorderError] = []
+        deadline = time.monotonic() + 120
+        while len(refused) < 3:
+            assert time.monotonic() < deadline
+            try:
+                messages += consumer.consume(50, 0.1)
+            except KeyorderError as error:
+                refused.append(error)
+        assert [(type(error), dead in str(error)) for error in refused] == [(NotAuthorizedError, True)] * 3
+        grant_exactly(cluster, "app", [*mine, Right("consumer", "topic", dead, "Write")], names)
+        messages += read(consumer, 2 * len(KEYS) - len(misplaced) - len(messages))
+        places = [TopicPartition(topic_name, p) for p in range(3)]
+        await_that(
+            consumer, lambda: [p.offset for p in consumer.committed(places, 120)] == ends_of(guarded, topic_name)
+        )
+        assert consumer.strays == len(misplaced)
+    assert {(m.key() or b"").decode() for m in messages if m.value() == b"stock"} == set(KEYS) - misplaced
+    assert set(dead_letters(guarded, dead, len(misplaced))) == misplaced
+
+
+def test_who_may_write_no_dead_letter_closes_its_consumer(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """Where no stray was found, too: the producer's fatal error is nothing that close() tells of."""
+    cluster = guarded.admin()
+    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
+    grant_exactly(cluster, "app", [Right("consumer", "topic", topic_name, "Describe")], {})
+    strays = Strays(guarded.client_config("app"), "g", StrayPolicy.DEAD_LETTER, topic_name)
+    strays.check()
+    producer = strays._producer
+    assert producer is not None
+    with pytest.raises(KafkaException, match="Fatal error"):
+        until(lambda: producer.produce(topic_name), "it knows that it gets no producer id", 120)
+
+    strays.close()
+
+
+def test_a_signal_among_dead_letters_loses_none(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """What was handed over before it came is written once, and the others with the next call."""
+    cluster = kafka.admin()
+    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
+    strays = Strays(kafka.client_config(), "g", StrayPolicy.DEAD_LETTER, topic_name)
+    strays.check()
+    for offset in range(3):
+        strays.found(Interrupting(offset), 0, 1)
+    with pytest.raises(InterruptedError):
+        strays.settle()
+    assert strays.pending
+    strays.settle()
+    assert not strays.pending
+    strays.close()
+    assert ends_of(kafka, topic_name, 1) == [3]
+    assert set(dead_letters(kafka, topic_name, 3)) == {"k0", "k1", "k2"}
+
+
+class Interrupting(Message):
+    """A record of which number 1 meets a signal when it is read first."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(topic="t", partition=1, offset=offset, key=f"k{offset}".encode(), value=b"v")
+        self.interrupts = offset == 1
+
+    def key(self, *args: Any) -> Any:
+        if self.interrupts:
+            self.interrupts = False
+            raise InterruptedError
+        return super().key(*args)
+
+
+def dead_letters(kafka: KafkaUnderTest, topic: str, count: int) -> dict[str, dict[str, bytes]]:
+    """The headers of each key's dead letter, of `count` keys."""
+    found: dict[str, dict[str, bytes]] = {}
+    with closing(Consumer(group_config(kafka, topic))) as stock:
+        stock.assign([TopicPartition(topic, 0, 0)])
+        while len(found) < count:
+            message = stock.poll(30)
+            assert message is not None
+            assert message.error() is None
+            found[(message.key() or b"").decode()] = dict(message.headers() or [])
+    return found
+
+
+def ends_of(kafka: KafkaUnderTest, topic: str, count: int = 3) -> list[int]:
     """The end of each partition's log."""
     client = Consumer(group_config(kafka, "ends"))
     try:
-        return [client.get_watermark_offsets(TopicPartition(topic, p), 120)[1] for p in range(3)]
+        return [client.get_watermark_offsets(TopicPartition(topic, p), 120)[1] for p in range(count)]
     finally:
         client.close()
 

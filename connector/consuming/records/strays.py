@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from ....partitioner.errors import BrokerUnreachableError, StrayError, TopicNotFoundError
 from ....partitioner.routing import HINT_HEADER
 from ...config import connection_of
-from ...kafka_errors import translate
+from ...kafka_errors import meant, translate
 from ...messages import Place, offset_of, place_of
 
 _LOG = logging.getLogger("keyorder.strays")
@@ -44,7 +44,8 @@ class Strays:
         self._servers = str(config.get("bootstrap.servers"))
         self._policy, self._topic = policy, dead_letter_topic
         self._producer: Producer | None = None
-        self._unacknowledged: list[Message] = []
+        # What the broker has not acknowledged, by where it was found.
+        self._letters: dict[tuple[str, int, int], Message] = {}
         self._errors: list[KafkaError] = []
         self.counts: Counter[Place] = Counter()
 
@@ -66,7 +67,7 @@ class Strays:
         self.counts[place] += 1
         self._log(place, offset_of(message), home, self.counts[place])
         if self._policy is StrayPolicy.DEAD_LETTER:
-            self._send(message, home, epoch)
+            self._keep(message, home, epoch)
 
     def by_topic(self) -> Counter[str]:
         """How many were found, by topic. Any thread may ask."""
@@ -83,24 +84,27 @@ class Strays:
     @property
     def pending(self) -> bool:
         """Whether a dead letter is not acknowledged: nothing may be committed past it."""
-        return self._producer is not None and bool(self._unacknowledged or len(self._producer))
+        return bool(self._letters)
 
     def settle(self) -> None:
         """Wait until every dead letter is acknowledged: only then may a position pass it.
 
         Raises BrokerUnreachableError or what the broker said; called again, it sends those anew.
         """
-        if self._producer is None or not self.pending:
+        if not self._letters:
             return
-        again, self._unacknowledged = self._unacknowledged, []
-        for message in again:
-            self._hand_over(message)
-        left = self._producer.flush(_TIMEOUT)
-        if self._errors:
-            error, self._errors = self._errors[0], []
-            raise translate(error, "write", f"topic {self._topic}", self._servers)
-        if left:
-            raise BrokerUnreachableError(self._servers, f"write {left} dead letter(s) to topic {self._topic}")
+        self.check()
+        try:
+            self._flush()  # what a call that was broken off has left on its way
+            for found_at, message in list(self._letters.items()):
+                self._hand_over(found_at, message)
+            self._flush()
+        except (KafkaException, SystemError) as raised:
+            error = meant(raised)
+            if error.fatal() or error.code() == KafkaError._FATAL:
+                # This producer takes nothing more. Another one may: a right that lacked is granted, an id was lost.
+                self._producer, self._errors = None, []
+            raise translate(error, "write", f"topic {self._topic}", self._servers) from raised
 
     def check(self) -> None:
         """See that the dead-letter topic is there, before the first record. Raises TopicNotFoundError and kin."""
@@ -126,10 +130,9 @@ class Strays:
 
     def close(self) -> None:
         """Release the producer; what was not acknowledged was not committed either, and is found again."""
-        if self._producer is not None:
-            self._producer.close()
+        self._producer = None  # its close() would wait for that, and tell of a fatal error
 
-    def _send(self, message: Message, home: int, epoch: int) -> None:
+    def _keep(self, message: Message, home: int, epoch: int) -> None:
         topic, partition = place_of(message)
         about = {
             "topic": topic,
@@ -144,14 +147,16 @@ class Strays:
         own: list[Any] = [header for header in message.headers() or [] if header[0] != HINT_HEADER]
         headers = [*own, *((HEADER_PREFIX + k, str(v).encode()) for k, v in about.items())]
         message.set_headers(headers)
-        self._hand_over(message)
+        self._letters[topic, partition, offset_of(message)] = message
 
-    def _hand_over(self, message: Message) -> None:
+    def _hand_over(self, found_at: tuple[str, int, int], message: Message) -> None:
         assert self._producer is not None
 
         def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                self._unacknowledged.append(message)
+            # The library may lose this call, to a signal or a fatal error: then the letter stays, and is sent once more.
+            if error is None:
+                self._letters.pop(found_at, None)
+            else:
                 self._errors.append(error)
 
         while True:
@@ -162,6 +167,19 @@ class Strays:
                 return
             except BufferError:
                 self._producer.poll(0.1)
+            except KafkaException as refused:
+                if refused.args[0].code() == KafkaError._FATAL:
+                    self._producer.poll(0.1)  # raises what this error was
+                raise
+
+    def _flush(self) -> None:
+        assert self._producer is not None
+        left = self._producer.flush(_TIMEOUT)
+        if self._errors:
+            error, self._errors = self._errors[0], []
+            raise translate(error, "write", f"topic {self._topic}", self._servers)
+        if left:
+            raise BrokerUnreachableError(self._servers, f"write {left} dead letter(s) to topic {self._topic}")
 
     def _log(self, place: Place, offset: int, home: int, count: int) -> None:
         if str(count).strip("0") == "1":
