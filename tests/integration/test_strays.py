@@ -172,6 +172,28 @@ def test_who_may_write_no_dead_letter_closes_its_consumer(guarded: KafkaUnderTes
     strays.close()
 
 
+def test_a_dead_letter_topic_that_may_not_be_seen_is_no_missing_one(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """Who makes it anew would be told that it exists."""
+    cluster = guarded.admin()
+    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
+    grant_exactly(cluster, "app", [], {})
+    strays = Strays(guarded.client_config("app"), "g", StrayPolicy.DEAD_LETTER, topic_name)
+    with pytest.raises(NotAuthorizedError, match=topic_name):
+        strays.check()
+
+
+def test_a_dead_letter_may_be_as_large_as_its_topic_takes(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Its headers make it larger than the record that was found, and a client's own limit is lower than a broker's."""
+    cluster = kafka.admin()
+    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
+    strays = Strays(kafka.client_config(), "g", StrayPolicy.DEAD_LETTER, topic_name)
+    strays.check()
+    strays.found(Message(topic="t", partition=1, offset=7, key=b"k", value=b"v" * 1_000_000), 0, 1)
+    strays.settle()
+    strays.close()
+    assert set(dead_letters(kafka, topic_name, 1)) == {"k"}
+
+
 def test_a_signal_among_dead_letters_loses_none(kafka: KafkaUnderTest, topic_name: str) -> None:
     """What was handed over before it came is written once, and the others with the next call."""
     cluster = kafka.admin()

@@ -111,14 +111,22 @@ class Strays:
         if self._policy is not StrayPolicy.DEAD_LETTER or self._producer is not None:
             return
         producer = Producer(
-            {**connection_of(self._config), "enable.idempotence": True, "partitioner": "murmur2_random", "linger.ms": 0}
+            {
+                **connection_of(self._config),
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "linger.ms": 0,
+                "message.max.bytes": 1_000_000_000,  # what a topic takes is for its broker to say
+            }
         )
         try:
             found = producer.list_topics(self._topic, timeout=_TIMEOUT).topics.get(self._topic)
         except KafkaException as raised:
             raise translate(raised.args[0], "describe", f"topic {self._topic}", self._servers) from raised
-        if found is None or found.error is not None:
+        if found is None:
             raise TopicNotFoundError(self._topic)
+        if found.error is not None:
+            raise translate(found.error, "describe", f"topic {self._topic}", self._servers)
         self._producer = producer
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
