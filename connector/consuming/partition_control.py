@@ -38,7 +38,8 @@ class PartitionControl(Serial):
         poll() raises AssignmentError for a partition that waits for one that is not assigned.
         """
         self._begin_with(partitions)
-        self._strays.check()
+        if not self._members.rebalancing:  # subscribe() has looked, and a rebalance waits for its callback
+            self._strays.check()
         self._delivery.move(lambda: self._members.assign(partitions, replace=True))
 
     @alone
@@ -46,6 +47,8 @@ class PartitionControl(Serial):
         """Own these partitions too; inside on_assign: say where they start."""
         self._begin_with(partitions)
         self._members.check_change(partitions, assigned=False)
+        if not self._members.rebalancing:  # subscribe() has looked, and a rebalance waits for its callback
+            self._strays.check()
         self._delivery.move(lambda: self._members.assign(partitions, replace=False))
 
     @alone

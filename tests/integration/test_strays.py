@@ -119,6 +119,25 @@ def test_strays_go_to_the_dead_letter_topic(kafka: KafkaUnderTest, topic_name: s
             "topic", "partition", "offset", "timestamp", "group", "home", "epoch"))}  # fmt: skip
 
 
+@pytest.mark.parametrize("call", ["assign", "incremental_assign"])
+def test_partitions_by_hand_need_the_dead_letter_topic_too(
+    kafka: KafkaUnderTest, topic_name: str, misplaced: set[str], call: str
+) -> None:
+    """It is missed before the first record, not by the first stray."""
+    dead = f"{topic_name}-dead"
+    settings = {"keyorder_strays": "dead-letter", "keyorder_strays_dead_letter_topic": dead}
+    with OrderedConsumer(group_config(kafka, topic_name, **settings)) as consumer:
+        places = [TopicPartition(topic_name, p, 0) for p in range(3)]
+        with pytest.raises(TopicNotFoundError):
+            getattr(consumer, call)(places)
+        assert consumer.assignment() == []
+        cluster = kafka.admin()
+        cluster.create_topics([NewTopic(dead, 1)])[dead].result(120)
+        getattr(consumer, call)(places)
+        await_that(consumer, lambda: consumer.strays == len(misplaced))
+    assert set(dead_letters(kafka, dead, len(misplaced))) == misplaced
+
+
 def test_dead_letters_that_may_not_be_written_are_kept(guarded: KafkaUnderTest, topic_name: str) -> None:
     """Each poll names the topic and what its broker said; once the right is granted each of them is written.
 
