@@ -101,6 +101,11 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def chosen(config: Mapping[str, Any], name: str, default: str) -> str:
+    """A setting whose value is one of a few words, as the client library reads it: in any case, and behind white space."""
+    return str(config.get(name, default)).lstrip().lower()
+
+
 def _commit_interval(config: Mapping[str, Any]) -> float:
     """`auto.commit.interval.ms` in seconds. As in the client library, 0 leaves the commits to revocations and to close()."""
     name = "auto.commit.interval.ms"
@@ -331,7 +336,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     group = theirs.get("group.id")
     if not str(group or "").strip():  # the library ends the process at one of spaces
         raise ConfigError("group.id", "group.id must be set", "name the consumer group whose positions open the gates")
-    reset = str(theirs.get("auto.offset.reset", "latest")).lower()
+    reset = chosen(theirs, "auto.offset.reset", "latest")
     known = {"latest": True, "largest": True, "end": True, "earliest": False, "smallest": False, "beginning": False}
     known_or_error: dict[str, bool | None] = {**known, "error": None}
     if reset not in known_or_error:
@@ -341,7 +346,7 @@ def consumer_settings(config: Mapping[str, Any]) -> tuple[ConsumerSettings, dict
     if on_commit is not None and not callable(on_commit):
         raise ConfigError("on_commit", f"{on_commit!r} is not callable", "give a function of (error, partitions)")
     strays, dead_letter_topic = _strays(value)
-    classic = str(theirs.get("group.protocol", "classic")).lower() != "consumer"
+    classic = chosen(theirs, "group.protocol", "classic") != "consumer"
     gate_keys = value["keyorder.gate"] == "key"
     settings = ConsumerSettings(
         group=str(group),

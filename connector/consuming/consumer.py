@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Message, cimpl
 from ...partitioner.errors import ConfigError, UsageError
 from .. import clock
 from ..callbacks import wrapped
-from ..config import connection_of, consumer_settings, given
+from ..config import chosen, connection_of, consumer_settings, given
 from ..extras import needs_extra
 from ..figures import ConsumerFigures, shown
 from ..forked import not_freed_in_children
@@ -109,7 +109,7 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
         self._link = ClusterLink(connection)
         self._view = ViewKeeper(self._link, self._settings.group, weakly(self._timeline_changed))
         self._positions = GroupPositions(self._link, self._settings.group)
-        isolation = str(theirs.get("isolation.level", "read_committed"))
+        isolation = chosen(theirs, "isolation.level", "read_committed")
         committed_only = isolation == "read_committed"
         starter = self._starter = Starter(
             self._raw, self._link, self._settings.group, self._settings.start_at_latest, committed_only

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.partitioner.errors import GroupResetError
@@ -194,3 +194,24 @@ def until_it_owns(poll: Callable[[float], object], consumer: Any, partitions: in
     while len(consumer.assignment()) != partitions:
         assert clock.now() < deadline, consumer.assignment()
         poll(0.1)
+
+
+@pytest.mark.parametrize("level", ["read_committed", "READ_COMMITTED", " read_committed"])
+def test_a_new_group_begins_before_the_transactions_that_are_open(
+    kafka: KafkaUnderTest, topic_name: str, level: str
+) -> None:
+    """With `latest` at the end for a reader of committed records, however the client library lets that be written."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    producer = Producer({**kafka.client_config(), "transactional.id": topic_name})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(topic_name, b"open", b"k")
+    assert producer.flush(120) == 0
+    config = group_config(kafka, topic_name, auto_offset_reset="latest", isolation_level=level)
+    with OrderedConsumer(config) as consumer:
+        consumer.subscribe([topic_name])
+        place = TopicPartition(topic_name, 0)
+        await_that(consumer, lambda: consumer.committed([place], 120)[0].offset >= 0)
+        assert consumer.committed([place], 120)[0].offset == 0
+        producer.commit_transaction(120)
+        assert values(read(consumer, 1)) == [b"open"]
