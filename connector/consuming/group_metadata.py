@@ -94,3 +94,7 @@ class GroupMetadata(bytes):
         made = super().__new__(cls, raw)
         made.offsets = offsets
         return made
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type[bytes], tuple[bytes]]:
+        """A copy, such as one for another process, is the library's bytes: the books are this consumer's alone."""
+        return bytes, (bytes(self),)

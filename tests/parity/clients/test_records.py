@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -198,7 +200,9 @@ def test_who_and_what_is_assigned(pair: Pair) -> None:
     pair.sent(value=b"v")
     assert [(p.topic, p.partition) for p in pair.consumer.assignment()] == [(pair.topic, 0)]
     assert pair.consumer.memberid()
-    assert pair.consumer.consumer_group_metadata() is not None
+    metadata = pair.consumer.consumer_group_metadata()
+    for sent in (pickle.loads(pickle.dumps(metadata)), copy.deepcopy(metadata)):  # to another process, for example
+        assert (type(sent), sent) == (bytes, metadata)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
