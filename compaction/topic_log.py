@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..connector import clock
-from ..connector.config import REFILL, connection_of, flat
+from ..connector.config import REFILL, chosen, connection_of, flat
 from ..connector.kafka_errors import ends_partition, translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
@@ -37,7 +37,7 @@ class TopicLog:
         config = flat(config)
         self._topic = topic
         self._bootstrap = str(config.get("bootstrap.servers"))
-        self._committed = str(config.get("isolation.level", "read_committed")) == "read_committed"
+        self._committed = chosen(config, "isolation.level", "read_committed") == "read_committed"
         self._admin = ClusterAdmin(config)
         self.identity = identify(self._admin, topic, self._bootstrap)
         self._offsets = LogOffsets(config)

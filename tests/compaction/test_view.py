@@ -13,6 +13,7 @@ from keyorder import OrderedProducer, TopicAdmin
 from keyorder.compaction.migration import set_strategy
 from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
+from keyorder.compaction.topic_log import TopicLog
 from keyorder.compaction.view import CompactedView
 from keyorder.partitioner.errors import BrokerUnreachableError, ConfigError, KeyorderError, TopicNotFoundError
 from keyorder.partitioner.layout import Layout
@@ -160,6 +161,23 @@ def test_a_topic_without_a_timeline(kafka: KafkaUnderTest, topic_name: str) -> N
 
 
 @pytest.mark.kip("K280-14", "K280-16", "K280-11")
+@pytest.mark.parametrize("level", ["READ_COMMITTED", " read_committed"])
+def test_an_open_transaction_is_behind_the_end_of_what_is_committed(
+    kafka: KafkaUnderTest, topic_name: str, level: str
+) -> None:
+    """However the client library lets the isolation level be written; a view would wait for the end that it cannot reach."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    producer = Producer({**kafka.client_config(), "transactional.id": topic_name})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(topic_name, b"open", b"k")
+    assert producer.flush(120) == 0
+    log = TopicLog({**kafka.client_config(), "isolation.level": level}, topic_name)
+    assert log.ends() == {0: 0}
+    log.close()
+    producer.abort_transaction(120)
+
+
 def test_headers_that_are_no_versions(kafka: KafkaUnderTest, topic_name: str) -> None:
     """They count as none and are counted; a record with one wins over those without; by timestamp others win."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
