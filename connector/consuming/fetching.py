@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -20,12 +20,14 @@ _SILENT = 1.0
 class Fetching:
     """The client library's assignment. Used by the polling thread alone.
 
-    owned: all partitions of this member. manual: the application assigns by itself, without the group's assignor.
+    owned: all partitions of this member. subscribed: the application has a subscription. of_group: what the group has given
+    this member and not taken back, whatever the application has assigned or given up since.
     """
 
     def __init__(self, raw: Consumer, settings: ConsumerSettings, owned: dict[Place, PartitionState]) -> None:
         self.raw, self._settings, self._owned = raw, settings, owned
-        self.manual = False
+        self.subscribed = self._has_subscribed = False
+        self.of_group: set[Place] = set()
         self._before_fetch: Callable[[list[Place]], None] = lambda places: None
         self._standing_still = False
         self._unsure: dict[Place, float] = {}
@@ -39,19 +41,42 @@ class Fetching:
         """Call this with the places of what is about to be assigned."""
         self._before_fetch = before_fetch
 
-    def by_hand(self) -> None:
-        """The application assigns from now on."""
-        self.manual = True
+    @property
+    def manual(self) -> bool:
+        """Whether no group has a say: the application assigns by itself. It is a member until a revocation has been served."""
+        return not (self.subscribed or self.of_group)
+
+    def subscribe(self, subscribed: bool) -> None:
+        """Note that the application has subscribed, or has done so no more."""
+        self.subscribed, self._has_subscribed = subscribed, self._has_subscribed or subscribed
+
+    def by_hand(self) -> list[TopicPartition]:
+        """What is owned and was not given by the group."""
+        return [TopicPartition(*place) for place in self._owned if place not in self.of_group]
+
+    def has_no_group(self, topics: Collection[str]) -> bool:
+        """Whether the group has given nothing of these topics."""
+        return not any(topic in topics for topic, _ in self.of_group)
+
+    def check_kind(self, whole: bool) -> None:
+        """Raise the client library's own refusal of a change by hand. whole: of all that is assigned.
+
+        Once it has joined a group it takes changes of one kind alone, and so it does after it has left.
+        """
+        if not whole and not self._by_delta:
+            self.raw.incremental_assign([])
+        elif whole and self._by_delta and self._has_subscribed:
+            self.raw.assign([])  # where it is taken nothing is to be left
 
     @property
     def _by_delta(self) -> bool:
         """Whether the client library takes changes of its assignment, and not the whole."""
-        return self._settings.incremental and not self.manual
+        return self._settings.incremental
 
     @property
     def whole(self) -> bool:
         """Whether a rebalance takes all partitions away and brings all anew."""
-        return not (self._settings.incremental or self.manual)
+        return not self._settings.incremental
 
     def nothing_new(self) -> None:
         """A rebalance has brought partitions: fetch none of them yet."""
@@ -231,10 +256,10 @@ class Fetching:
             self._paused_away.update(owned.place for owned in gone if owned.fetch.paused_by_user)
         if self._by_delta:
             self._unassign(gone)
-        elif any(owned.fetch.running for owned in self._owned.values()):
-            self.begin([])  # the others go on
         else:
-            self.raw.unassign()
+            self.raw.unassign()  # also before another assign(), which would be no answer to a revocation
+            if any(owned.fetch.running for owned in self._owned.values()):
+                self.begin([])  # the others go on
 
     def stop(self, some: Iterable[PartitionState]) -> None:
         """Fetch these no more, though they are owned."""

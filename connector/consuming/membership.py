@@ -65,9 +65,14 @@ class Membership:
 
     def subscribe(self, topics: list[str]) -> None:
         """Join the group for these topics."""
-        self._subscribed = list(topics)
-        self._joined = False
-        self._join()
+        by_hand = self._fetching.by_hand() if self._fetching.manual else []
+        if by_hand:
+            # While it may: a member that joins commits nothing.
+            self._commits.on_revoke([self.owned[place.topic, place.partition] for place in by_hand])
+        self._join(topics)
+        self._subscribed, self._joined = list(topics), False
+        self._fetching.subscribe(True)
+        self._give_up(by_hand, None)
         if self.growth is not None:
             self.growth.follow(topics)
 
@@ -79,6 +84,7 @@ class Membership:
         if self.growth is not None:
             self.growth.follow(())
         self._fetching.raw.unsubscribe()
+        self._fetching.subscribe(False)
 
     def leave(self, patience: float) -> None:
         """The consumer is being closed: commit what a group's rebalance would not ask for.
@@ -87,8 +93,8 @@ class Membership:
         """
         if self._commits.give_up_if_silent(patience):
             self._lose([TopicPartition(*place) for place in self.owned])
-        elif self._fetching.manual:
-            self.unassign()
+        else:
+            self._give_up(self._fetching.by_hand(), None)
 
     def abandon(self) -> None:
         """The application has dropped the consumer: it is told nothing more, and nothing more is committed."""
@@ -102,10 +108,12 @@ class Membership:
             assigned = {(p.topic, p.partition) for p in self._fetching.raw.assignment()}
             for owned in self.owned.values():
                 owned.fetch.running = owned.place in assigned
-            self._give_up([TopicPartition(*place) for place in self.owned], "on_revoke")
+            mine = self._fetching.of_group
+            self._give_up([TopicPartition(*place) for place in self.owned if place in mine], "on_revoke")
+            mine.clear()
             self._fetching.raw.unsubscribe()
             self._joined = False
-            self._join()
+            self._join(self._subscribed)
 
     def watch_growth(self) -> bool:
         """Look for new partitions soon; False where the client library has to: outside of a classic group. On any thread."""
@@ -128,14 +136,12 @@ class Membership:
         elif any(topic.startswith("^") for topic in self._subscribed):
             self.growth.refresh(self._fetching.raw.list_topics, None)
 
-    def _join(self) -> None:
-        self._fetching.raw.subscribe(
-            self._subscribed, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost
-        )
+    def _join(self, topics: list[str]) -> None:
+        self._fetching.raw.subscribe(topics, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
 
     def _join_for_growth(self) -> None:
         try:
-            self._join()
+            self._join(self._subscribed)
         except KafkaException as refused:
             # A fatal error is told of by the library's poll, once.
             if refused.args[0].code() != KafkaError._FATAL:
@@ -158,7 +164,13 @@ class Membership:
         self._fetching.nothing_new()
         if self._fetching.whole and self.owned:
             # The whole assignment anew, and nothing was revoked in between: what is left of the last one is lost.
-            self._lose([TopicPartition(*place) for place in self.owned])
+            left = [TopicPartition(*place) for place in self.owned if place in self._fetching.of_group]
+            if left:
+                self._lose(left)
+        given = {(place.topic, place.partition) for place in partitions}
+        by_hand = self._fetching.by_hand()
+        self._give_up([p for p in by_hand if self._fetching.whole or (p.topic, p.partition) in given], None)
+        self._fetching.of_group |= given
         awaited: set[str] = set()
         for place in partitions:
             self._own((place.topic, place.partition), awaited)
@@ -184,14 +196,18 @@ class Membership:
             self.growth.revoked()
         if self._fetching.whole:
             named = {(p.topic, p.partition) for p in partitions}
-            partitions = [*partitions, *(TopicPartition(*place) for place in self.owned if place not in named)]
+            partitions = [*partitions, *(TopicPartition(*p) for p in self._fetching.of_group if p not in named)]
         self._give_up(partitions, "on_revoke")
+        self._fetching.of_group -= {(p.topic, p.partition) for p in partitions}
         self.rebalancing = False
 
     def _give_up(self, partitions: list[TopicPartition], what: str | None) -> None:
-        places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
+        named = {(p.topic, p.partition) for p in partitions}
+        places = named & self.owned.keys()
+        if what is None and not places:
+            return  # to tell the client library of nothing would answer a rebalance that waits there
         self._assignment.out.drop(places)
-        if what is not None and (places or not partitions):  # else it was told before
+        if what is not None and (named & self._fetching.of_group or not partitions):  # else it was told before
             self._callbacks.tell(what, partitions)
         if not self._abandoned:
             try:
@@ -208,14 +224,15 @@ class Membership:
 
     def failed(self) -> None:
         """The client library has raised a fatal error: this member is none any more, and never will be again."""
-        if self.owned and not self._fetching.manual:
-            self.lost(None, [TopicPartition(*place) for place in self.owned])
+        if self._fetching.of_group:
+            self.lost(None, [TopicPartition(*place) for place in self._fetching.of_group])
 
     def _lose(self, partitions: list[TopicPartition]) -> None:
         places = {(p.topic, p.partition) for p in partitions} & self.owned.keys()
         self._assignment.out.drop(places)
         self._callbacks.tell_lost(partitions)
         self._forget(places)
+        self._fetching.of_group -= {(p.topic, p.partition) for p in partitions}
 
     def _forget(self, places: set[Place]) -> None:
         gone = self._assignment.give_up(places)
@@ -238,8 +255,9 @@ class Membership:
         if len(places) < len(partitions):
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "a partition is named twice"))
         if not self._callbacks.telling:
-            self._fetching.by_hand()
-            self.unassign([TopicPartition(*place) for place in self.owned if replace or place in places])
+            if replace:
+                self._fetching.check_kind(whole=True)
+            self._give_up([TopicPartition(*place) for place in self.owned if replace or place in places], None)
         awaited: set[str] = set()
         for place in partitions:
             key = (place.topic, place.partition)
@@ -263,14 +281,17 @@ class Membership:
     def unassign(self, partitions: list[TopicPartition] | None = None) -> None:
         """The application's (incremental_)unassign; inside a rebalance callback keyorder does it anyway."""
         if not self._callbacks.telling:
-            gone = [TopicPartition(*place) for place in self.owned] if partitions is None else partitions
-            if gone:
-                self._give_up(gone, None)
+            if partitions is None:
+                self._fetching.check_kind(whole=True)
+                partitions = [TopicPartition(*place) for place in self.owned]
+            self._give_up(partitions, None)
 
     # -- positions -------------------------------------------------------------------------------------------------
 
     def check_change(self, partitions: list[TopicPartition], assigned: bool) -> None:
         """Of the application's incremental calls outside a callback. assigned: whether these have to be owned, or must not."""
+        if not self._callbacks.telling:
+            self._fetching.check_kind(whole=False)
         for p in partitions:
             if not self._callbacks.telling and ((p.topic, p.partition) in self.owned) is not assigned:
                 code = KafkaError._INVALID_ARG if assigned else KafkaError._CONFLICT

@@ -84,7 +84,8 @@ class Starts:
         if not self._machine.due(clock.now()):
             return
         remade = {topic for topic in self._machine.waiting if self._stopped.begins_anew(topic)}
-        self._step(Turn(self._assignment.fetching.manual, frozenset(self._assignment.views.failures), remade))
+        by_hand = self._assignment.fetching.has_no_group(self._machine.waiting)
+        self._step(Turn(by_hand, frozenset(self._assignment.views.failures), remade))
 
     def resolved(self, place: Place, offset: int) -> int:
         """An offset that the application gave, with OFFSET_BEGINNING and OFFSET_END asked of the leader."""

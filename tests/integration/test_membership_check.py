@@ -17,15 +17,18 @@ DEAF = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 200_000, "max.po
 
 
 @pytest.mark.kip("K903-16", "C-10")
-@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize(("columns", "assigned"), [(False, False), (True, False), (False, True)])
 def test_what_lies_ready_is_not_given_out_once_another_process_is_the_member(
-    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, columns: bool
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, columns: bool, assigned: bool
 ) -> None:
     """The other one reads everything and commits; a record given out here now would be each key's last, and an old one."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
     send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(50)))
     config = {**group_config(kafka, topic_name), **DEAF, "group.instance.id": "one"}
     consumer = OrderedConsumer(config)
+    if assigned:  # by hand, before: that makes it no other member
+        consumer.assign([TopicPartition(topic_name, 0, OFFSET_BEGINNING)])
+        consumer.unassign()
     consumer.subscribe([topic_name])
     if columns:
         assert consumer.consume_arrow(1, 30).num_rows == 1
