@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import RetryError, retry_if_result, stop_after_delay, wait_fixed
 
 from ...partitioner.gates.starts import (
@@ -91,8 +91,8 @@ class Starter:
             logs: dict[Place, tuple[int, int]] = given_up.last_attempt.result()
             return logs
 
-    def commit(self, made: Mapping[str, Mapping[int, Commit]]) -> None:
-        """Commit offsets synchronously, of all partitions of all topics at once."""
+    def commit(self, made: Mapping[str, Mapping[int, Commit]], alone: bool = False) -> None:
+        """Commit offsets synchronously, of all partitions of all topics at once. alone: without a membership."""
         places = [
             TopicPartition(topic, p, c.offset, metadata_of(c.epoch or 0, c.note))
             for topic, some in made.items()
@@ -101,10 +101,20 @@ class Starter:
         try:
             results = self._raw.commit(offsets=places, asynchronous=False) if places else []
         except KafkaException as raised:
-            raise self._translated(raised, "commit the offsets of", f"group {self._group}") from raised
+            if not alone or raised.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:
+                raise self._translated(raised, "commit the offsets of", f"group {self._group}") from raised
+            results = []
+            self._commit_as_nobody(places)
         for result in results or []:
             if result.error is not None:
                 raise translate(result.error, "commit the offsets of", f"group {self._group}", self._bootstrap)
+
+    def _commit_as_nobody(self, places: list[TopicPartition]) -> None:
+        """When the client library has left its group it goes on to commit as the member that it was, and is refused."""
+        try:
+            self.link.admin.set_offsets(self._group, places, _TIMEOUT)
+        except KafkaException as raised:
+            raise self._translated(raised, "commit the offsets of", f"group {self._group}") from raised
 
     def _translated(self, raised: KafkaException, operation: str, resource: str) -> Exception:
         return translate_of_known(raised.args[0], operation, resource, self._bootstrap)  # the control topics were read

@@ -137,7 +137,7 @@ class Starts:
             case ReadLogs(at_least):
                 return LogsRead(self._starter.logs_reaching(at_least))
             case CommitStarts(made):
-                self._starter.commit(made)
+                self._starter.commit(made, alone=self._assignment.fetching.manual)
                 return Committed()
             case Begin():
                 self._begin(request)

@@ -62,7 +62,7 @@ class _Starter:
         self._asked("logs", [topic for topic, _ in at_least])
         return dict.fromkeys(at_least, (3, 9))
 
-    def commit(self, made: Mapping[str, Mapping[int, Commit]]) -> None:
+    def commit(self, made: Mapping[str, Mapping[int, Commit]], alone: bool) -> None:
         self._asked("commit", made)
         self.commits.update({topic: dict(commits) for topic, commits in made.items()})
 

@@ -147,6 +147,16 @@ def assigned_after_the_revocation(program: Program) -> None:
     program.call("unassign")
 
 
+def a_new_topic_after_the_revocation(program: Program) -> None:
+    """Of which the group has committed nothing yet."""
+    program.subscribe(0)
+    program.read(0)
+    program.call("unsubscribe")
+    program.until("on_revoke")
+    program.call("assign" if program.eager else "incremental_assign", program.places(1))
+    program.read(1)
+
+
 def subscribed_again(program: Program) -> None:
     program.subscribe(0)
     program.read(0)
@@ -171,6 +181,7 @@ SEQUENCES = [
     nothing_under_a_subscription,
     assigned_before_the_revocation_is_served,
     assigned_after_the_revocation,
+    a_new_topic_after_the_revocation,
     subscribed_again,
     subscribed_to_nothing,
 ]
