@@ -64,6 +64,24 @@ def grant_exactly(admin: AdminClient, user: str, granted: list[Right], names: di
     )
     for future in admin.delete_acls([mine]).values():
         future.result(120)
+    wanted = grant(admin, user, granted, names)
+
+    def known() -> set[tuple[ResourceType, str, AclOperation]]:
+        found = admin.describe_acls(mine).result(120)
+        prefixed = ResourcePatternType.PREFIXED
+        return {
+            (a.restype, f"{a.name}*" if a.resource_pattern_type == prefixed else a.name, a.operation) for a in found
+        }
+
+    Retrying(stop=stop_after_delay(20), wait=wait_fixed(0.02), retry=retry_if_result(lambda found: found != wanted))(
+        known
+    )
+
+
+def grant(
+    admin: AdminClient, user: str, granted: list[Right], names: dict[str, str]
+) -> set[tuple[ResourceType, str, AclOperation]]:
+    """Give `user` these rights, too, and return them; the broker goes by them soon."""
     wanted = {
         (_TYPES[r.resource], r.on(names), AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", r.operation).upper()])
         for r in granted
@@ -83,14 +101,4 @@ def grant_exactly(admin: AdminClient, user: str, granted: list[Right], names: di
     if bindings:
         for created in admin.create_acls(bindings).values():
             created.result(120)
-
-    def known() -> set[tuple[ResourceType, str, AclOperation]]:
-        found = admin.describe_acls(mine).result(120)
-        prefixed = ResourcePatternType.PREFIXED
-        return {
-            (a.restype, f"{a.name}*" if a.resource_pattern_type == prefixed else a.name, a.operation) for a in found
-        }
-
-    Retrying(stop=stop_after_delay(20), wait=wait_fixed(0.02), retry=retry_if_result(lambda found: found != wanted))(
-        known
-    )
+    return wanted
