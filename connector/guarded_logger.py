@@ -15,10 +15,18 @@ class GuardedLogger:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def log(self, level: int, text: str, *args: object) -> None:
+    def info(self, text: str, *args: object) -> None:
+        """As Logger.info."""
+        self.log(logging.INFO, text, *args, stacklevel=3)
+
+    def warning(self, text: str, *args: object) -> None:
+        """As Logger.warning."""
+        self.log(logging.WARNING, text, *args, stacklevel=3)
+
+    def log(self, level: int, text: str, *args: object, stacklevel: int = 2) -> None:
         """As Logger.log."""
         try:
-            self._logger.log(level, text, *args, stacklevel=2)
+            self._logger.log(level, text, *args, stacklevel=stacklevel)
         except Exception:
             with suppress(Exception):  # there may be no standard error
                 logging.Handler().handleError(logging.makeLogRecord({"msg": text, "args": args}))

@@ -11,7 +11,6 @@ for behind it, on the same connection, since a gate may wait for it: where the c
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import partial
@@ -26,6 +25,7 @@ from ...partitioner.timeline import Timeline
 from .. import clock
 from ..attempts import Attempts
 from ..config import ConsumerSettings
+from ..guarded_logger import GuardedLogger
 from ..kafka_errors import COORDINATOR_MOVES, LOGIN_REFUSED, translate
 from ..link.cluster_link import ClusterLink
 from ..messages import Place
@@ -40,7 +40,7 @@ from .partition_state import PartitionState
 from .records.strays import Strays
 from .view import View
 
-_LOG = logging.getLogger("keyorder.consumer")
+_LOG = GuardedLogger("keyorder.consumer")
 # A quarter of the brokers' default offsets retention (offsets.retention.minutes, 7 days; one day is the lowest in use).
 _IDLE_RECOMMIT = 6 * 3600.0
 _REVOKE_PATIENCE = 3.0

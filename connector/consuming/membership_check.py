@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from ...partitioner.gates.membership import (
     Answered,
     AskGroup,
@@ -17,11 +15,12 @@ from ...partitioner.gates.membership import (
     Waiting,
 )
 from .. import clock
+from ..guarded_logger import GuardedLogger
 from .assignment import Assignment
 from .committing import Committer
 from .partition_state import PartitionState
 
-_LOG = logging.getLogger("keyorder.consumer")
+_LOG = GuardedLogger("keyorder.consumer")
 # The same for every call: two of them are told in each.
 _HERE, _POLLED, _POLLING, _WAITING = Here(), Polled(), Polling(), Waiting()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
 
@@ -35,6 +34,7 @@ from ...partitioner.gates.start_events import (
 from ...partitioner.gates.start_machine import StartMachine, StartTerms
 from .. import clock
 from ..config import ConsumerSettings
+from ..guarded_logger import GuardedLogger
 from ..messages import Place
 from .assignment import Assignment
 from .gates.gating import Gatekeeper
@@ -43,7 +43,7 @@ from .starting import Starter
 from .stopped import StoppedTopics
 from .view import View
 
-_LOG = logging.getLogger("keyorder.consumer")
+_LOG = GuardedLogger("keyorder.consumer")
 
 
 class Starts:

@@ -6,7 +6,6 @@ while it is younger than the timeline's `view_age_s` at the moment they were fet
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,12 +20,13 @@ from ...partitioner.timeline import DEFAULT_VIEW_AGE_S, Timeline, new_epoch
 from .. import clock
 from ..control.control_reader import ControlMessage, Look
 from ..control.control_topics import timeline_slot
+from ..guarded_logger import GuardedLogger
 from ..kafka_errors import translate
 from ..link import ClusterLink, ControlSubscription
 from ..metadata import has_topic
 from .background import BackgroundThread
 
-_LOG = logging.getLogger("keyorder.consumer")
+_LOG = GuardedLogger("keyorder.consumer")
 # Seconds: between two looks at what has arrived while an end is being read up to; the longest sleep.
 _PENDING, _LONGEST = 0.005, 1.0
 

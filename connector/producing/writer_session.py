@@ -7,7 +7,6 @@ producer's lock; the lock is never held while the client library may call back.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -419,10 +418,9 @@ class WriterSession(threading.Thread):
             case events.Fail(error):
                 raise error
             case events.EpochSeen(new, old):
-                _LOG.log(logging.INFO, "%s", new_epoch(new, old))
+                _LOG.info("%s", new_epoch(new, old))
             case events.LeaseLapsed():
-                _LOG.log(
-                    logging.WARNING,
+                _LOG.warning(
                     "the lease of %s has lapsed: no keyed record goes out until it has joined again",
                     self.writer.writer_id,
                 )

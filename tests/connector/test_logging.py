@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
-from keyorder import OrderedProducer, TopicAdmin
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.consuming.gates.origins import LONG_S, OriginWatch
 from keyorder.partitioner.gates.waits import Reason
 from keyorder.partitioner.timeline import new_epoch
@@ -124,3 +125,26 @@ def test_a_handler_that_raises_stops_no_writer(
         producer.produce(topic_name, b"after", b"k")
         assert producer.flush(120) == 0
         assert admin.expand(topic_name, 3).changed
+
+
+def test_a_handler_that_raises_stops_no_reader(
+    kafka: KafkaUnderTest, topic_name: str, of_requests: _OfRequests
+) -> None:
+    """The thread that follows the timelines tells of each new epoch."""
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 1)
+    values: list[bytes | None] = []
+    config = {**kafka.client_config(), "group.id": topic_name, "auto.offset.reset": "earliest"}
+    with OrderedProducer(kafka.client_config()) as producer, closing(OrderedConsumer(config)) as consumer:
+        consumer.subscribe([topic_name])
+
+        def read(count: int) -> None:
+            until(lambda: values.extend(m.value() for m in consumer.consume(100, 0.1)) or len(values) >= count)
+
+        for number, partitions in enumerate((2, 3, 4), start=1):
+            producer.produce(topic_name, b"%d" % number, b"k")
+            assert producer.flush(120) == 0
+            read(number)
+            assert admin.expand(topic_name, partitions).changed
+            until(lambda: any(name == "keyorder.consumer" for name, _ in of_requests.heard))
+    assert values == [b"1", b"2", b"3"]

@@ -16,6 +16,7 @@ from ....partitioner.errors import PeerError
 from ....partitioner.gates.waits import Reason
 from ... import clock
 from ...admin_link import AdminLink
+from ...guarded_logger import GuardedLogger
 from ...link import ClusterLink
 from ...messages import Place
 from ..background import BackgroundThread
@@ -25,7 +26,7 @@ PATIENCE = 1.0
 LONG_S = 10.0
 _EVERY, _TIMEOUT = 1.0, 5.0
 _SHARE, _SELDOM = 200.0, 5.0
-_LOG = logging.getLogger("keyorder.gates")
+_LOG = GuardedLogger("keyorder.gates")
 
 
 def wait_after(took: float, least: float) -> float:

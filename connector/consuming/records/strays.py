@@ -6,7 +6,6 @@ In each case it is counted and, for the first of a partition and each tenfold of
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
@@ -17,10 +16,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from ....partitioner.errors import BrokerUnreachableError, StrayError, TopicNotFoundError
 from ....partitioner.routing import HINT_HEADER
 from ...config import connection_of
+from ...guarded_logger import GuardedLogger
 from ...kafka_errors import meant, translate
 from ...messages import Place, offset_of, place_of
 
-_LOG = logging.getLogger("keyorder.strays")
+_LOG = GuardedLogger("keyorder.strays")
 _TIMEOUT = 30.0
 HEADER_PREFIX = "keyorder-stray-"
 
