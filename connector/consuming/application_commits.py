@@ -49,6 +49,7 @@ class ApplicationCommits:
         member in their order, so a later one never loses against it.
         """
         self._commits.stir()
+        self._commits.await_dead_letters()
         owned_places: dict[PartitionState, int] = {}
         notes: dict[PartitionState, str] = {}
         epochs: dict[PartitionState, int] = {}

@@ -75,6 +75,7 @@ class CommitCalls(Serial):
                 "keyorder.gate=key delivers some records behind later offsets, and a transaction's offsets would pass them: "
                 "set keyorder.gate=partition where offsets go through transactions"
             )
+        self._commits.await_dead_letters()
         self._commits.begin_transactions()
         return GroupMetadata(self._raw.consumer_group_metadata(), self._commits.transactions)
 

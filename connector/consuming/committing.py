@@ -120,8 +120,14 @@ class Committer:
         """When `periodic` has something to do."""
         return min(self._next_commit, self._next_idle) if self._settings.auto_commit else self._next_idle
 
+    def await_dead_letters(self) -> None:
+        """Before the application's offsets go: none may pass a dead letter that is not acknowledged. Raises as Strays.settle."""
+        self._strays.settle()
+
     def periodic(self) -> None:
         """The automatic commit, and from time to time one of idle positions, so that they do not expire."""
+        if self._strays.pending:
+            return
         now = clock.now()
         if self._settings.auto_commit and now >= self._next_commit:
             self._next_commit = now + self._settings.auto_commit_interval
