@@ -62,7 +62,7 @@ class ViewKeeper(BackgroundThread):
 
     changed: called on this thread after a timeline changed, with the topic.
     failure: what the thread ended with. failures: by topic, why its timeline cannot be gone by: its record cannot be read,
-    or it is not the successor of what was known.
+    or it is not the successor of what was known; or a waiver cannot be read.
     """
 
     def __init__(self, link: ClusterLink, group: str, changed: Callable[[str], None]) -> None:
@@ -81,15 +81,22 @@ class ViewKeeper(BackgroundThread):
         self._look_topics: frozenset[str] = frozenset()
         self.failure: KeyorderError | None = None
         self.failures: dict[str, KeyorderError] = {}
-        self._refused: dict[str, ControlMessage] = {}  # the newest record of each topic in `failures`
+        # By topic: the newest of the records that were not gone by, and each waiver that cannot be read.
+        self._refused: dict[str, ControlMessage] = {}
+        self._unread: dict[str, dict[tuple[int, int], OrderError]] = {}
         self._anew: set[str] = set()
 
     def follow(self, topic: str, anew: bool = False) -> None:
         """Take the topic in; `as_of` tells when it is known. anew: also if its timeline could not be gone by before."""
         with self._wake:
             self._wanted.setdefault(topic, clock.now())
-            if anew and self.failures.pop(topic, None) is not None:
-                self._anew.add(topic)
+            if anew and topic in self.failures:
+                unread = self._unread.get(topic)
+                if unread:  # until its key is written again
+                    self.failures[topic] = next(iter(unread.values()))
+                else:
+                    del self.failures[topic]
+                    self._anew.add(topic)
             self._wake.notify_all()
         self._interrupt()
 
@@ -148,11 +155,11 @@ class ViewKeeper(BackgroundThread):
     def _await(self, topic: str, since: float, timeout: float, enough: Callable[[], bool]) -> bool:
         deadline = clock.now() + timeout
         with self._wake:
-            while self._as_of.get(topic, float("-inf")) < since and not enough():
+            while topic not in self.failures:
+                if self._as_of.get(topic, float("-inf")) >= since or enough():
+                    return True
                 if self.failure is not None:
                     raise self.failure
-                if topic in self.failures:
-                    return False
                 if self._wanted.get(topic, float("-inf")) < since:
                     self._wanted[topic] = since
                     self._interrupt()
@@ -160,7 +167,7 @@ class ViewKeeper(BackgroundThread):
                 if left <= 0:
                     return False
                 self._wake.wait(left)
-        return True
+        return False
 
     def run(self) -> None:
         """The thread."""
@@ -229,7 +236,7 @@ class ViewKeeper(BackgroundThread):
 
     def _take_message(self, topic: str, message: ControlMessage) -> None:
         """One topic's record. What is wrong with it concerns that topic alone."""
-        if topic in self.failures:
+        if topic in self._refused:
             self._refused[topic] = message
             return
         try:
@@ -245,10 +252,10 @@ class ViewKeeper(BackgroundThread):
     def _begin_anew(self) -> None:
         """Forget what was known of topics that are to be tried again, but for their newest record."""
         for topic in self._anew:
-            self._timelines.pop(topic, None)
-            self._as_of.pop(topic, None)
             refused = self._refused.pop(topic, None)
-            if refused is not None:
+            if refused is not None:  # else the timeline is a good one, and nothing would bring it again
+                self._timelines.pop(topic, None)
+                self._as_of.pop(topic, None)
                 self._pending.setdefault(topic, refused)
         self._anew.clear()
 
@@ -290,7 +297,7 @@ class ViewKeeper(BackgroundThread):
 
     def _seen(self, topics: frozenset[str], began: float) -> None:
         with self._wake:
-            for topic in topics:
+            for topic in topics - self._anew:
                 self._as_of[topic] = max(began, self._as_of.get(topic, float("-inf")))
             self._wake.notify_all()
 
@@ -299,18 +306,22 @@ class ViewKeeper(BackgroundThread):
         if named is None or named[3] != self._group:
             return
         topic, epoch, partition, _ = named
-        waivers = dict(self._waivers.get(topic, {}))  # the polling thread may be reading the old one
+        gate = partition, epoch
         try:
             record = message.record
         except OrderError as error:
             with self._wake:
+                self._unread.setdefault(topic, {})[gate] = error
                 self.failures.setdefault(topic, error)
                 self._wake.notify_all()
             return
+        with self._wake:
+            self._unread.get(topic, {}).pop(gate, None)
+        waivers = dict(self._waivers.get(topic, {}))  # the polling thread may be reading the old one
         if isinstance(record, Waiver):
-            waivers[partition, epoch] = record.topic_id
+            waivers[gate] = record.topic_id
         else:
-            waivers.pop((partition, epoch), None)
+            waivers.pop(gate, None)
         self._waivers[topic] = waivers
 
     def _take(self, timeline: Timeline) -> None:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import io
 import itertools
+from contextlib import suppress
 from pathlib import Path
 
 import fastavro
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.connector.control.control_topics import timeline_slot, writer_slot
 from keyorder.partitioner.errors import CorruptRecordError, KeyorderError, RecordVersionError
 from keyorder.partitioner.records import codec
-from keyorder.partitioner.records.control_records import TIMELINE, decode_timeline, lease_key, timeline_key
+from keyorder.partitioner.records.control_records import (
+    TIMELINE,
+    Waiver,
+    decode_timeline,
+    encode_waiver,
+    lease_key,
+    timeline_key,
+    waiver_key,
+)
 from support.cluster import KafkaUnderTest
 from support.control import last_value, put
+from support.groups import group_config, grown
 from support.workload import Worker, Workload, assert_in_order
 
 QUICK = {"keyorder.view.age.ms": "400"}
@@ -190,6 +201,37 @@ def test_a_lease_that_cannot_be_read_stops_the_change_and_nobody_else(kafka: Kaf
 
         assert admin.expand(topic_name, 3).changed
         produced(producer, topic_name, "3")
+
+
+@pytest.mark.parametrize("when", ["while it reads", "before it begins"])
+def test_a_waiver_that_cannot_be_read_stops_its_topic_until_it_is_superseded(
+    kafka: KafkaUnderTest, topic_name: str, when: str
+) -> None:
+    """Also after the topic was assigned anew: it is not read without its gates, nor as if nobody had let one go."""
+    grown(kafka, topic_name)
+    waiver = Waiver(topic_name, "another topic of its name", topic_name, 1, 1, "an operator", "a test")
+    slot, key, early = timeline_slot(topic_name), waiver_key(waiver), when == "before it begins"
+    places = [TopicPartition(topic_name, p, OFFSET_BEGINNING) for p in range(2)]
+    with OrderedConsumer(group_config(kafka, topic_name)) as consumer:
+        try:
+            if not early:
+                consumer.assign(places)
+                assert consumed(consumer, 2) == ["old", "new"]
+            offset = put(kafka, slot, key, CORRUPT)
+            for _ in range(2):
+                consumer.assign(places)
+                error = stops(consumer, "poll", 0.1)
+                assert isinstance(error, CorruptRecordError), error
+                assert f"_keyorder[{slot[1]}]@{offset} " in str(error)
+        finally:
+            put(kafka, slot, key, None if early else encode_waiver(waiver))
+
+        values: list[str] = []
+        while not values:
+            consumer.assign(places)
+            with suppress(CorruptRecordError):  # what supersedes it is on its way
+                values = consumed(consumer, 2)
+        assert sorted(values) == ["new", "old"]
 
 
 def neighbours(kafka: KafkaUnderTest, topic: str) -> str:
