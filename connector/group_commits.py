@@ -44,17 +44,18 @@ class GroupCommits:
         self._served = False  # a coordinator has answered: the login is good
 
     def read(
-        self, groups: Iterable[str], places: Collection[Place], timeout: float = 10.0
+        self, groups: Iterable[str], places: Collection[Place], timeout: float = 10.0, known: bool = False
     ) -> dict[str, dict[Place, Commit]]:
         """{group: {place: its commit}}; what was committed in an open transaction does not count yet.
 
         timeout: seconds that one group's answer may take. A group that does not exist has an empty map.
+        known: the login was good once, so a refusal passes, as it does after an answer: a token has just run out.
         Raises NotAuthorizedError (a group or topic may not be described), BrokerUnreachableError, KafkaOperationError.
         """
         named = list(dict.fromkeys(groups))
         # There are groups without a name, of simple consumers of old; a client of such a group ends the process.
         asked = [group for group in named if group and places]
-        reading = _Reading(asked)
+        reading = _Reading(asked, known or self._served)
         if len(asked) == 1:
             reading.found[asked[0]] = self._read_one(reading, asked[0], places, timeout)
         else:
@@ -135,9 +136,8 @@ class GroupCommits:
             except KafkaException as raised:
                 if raised.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return []
-                self._raise_what_was_told(client, group)
-                typed = translate_of_known if self._served else translate
-                raise typed(raised.args[0], *_what(group), self._servers) from raised
+                self._raise_what_was_told(reading, client, group)
+                raise reading.typed(raised.args[0], *_what(group), self._servers) from raised
 
         return Attempts(
             stop=stop_after_delay(timeout),
@@ -146,11 +146,11 @@ class GroupCommits:
             reraise=True,
         )(once)
 
-    def _raise_what_was_told(self, client: Consumer, group: str) -> None:
+    def _raise_what_was_told(self, reading: _Reading, client: Consumer, group: str) -> None:
         """Raise what the client was told beside the call and what no second try changes."""
         while (event := client.poll(0)) is not None:
             error = event.error()
-            typed = None if error is None else translate(error, *_what(group), self._servers)
+            typed = None if error is None else reading.typed(error, *_what(group), self._servers)
             if isinstance(typed, NotAuthorizedError):
                 raise typed
 
@@ -159,15 +159,18 @@ class GroupCommits:
             client, _ = self._kept.pop(group, (None, 0.0))
         if client is not None:
             return client
-        return Consumer(
-            {
-                **self._config,
-                "group.id": group,
-                "enable.auto.commit": False,
-                # A pending transactional offset must not hide the others.
-                "isolation.level": "read_uncommitted",
-            }
-        )
+        config = {
+            **self._config,
+            "group.id": group,
+            "enable.auto.commit": False,
+            # A pending transactional offset must not hide the others.
+            "isolation.level": "read_uncommitted",
+        }
+        try:
+            return Consumer(config)
+        except KafkaException as raised:
+            # No broker has refused anything: there is no token, or a file of certificates is being replaced.
+            raise translate_of_known(raised.args[0], *_what(group), self._servers) from raised
 
     def _put_back(self, group: str, client: Consumer) -> None:
         """Keep the client, if there is room; close it, or another one of the group, otherwise."""
@@ -185,9 +188,10 @@ class GroupCommits:
 
 
 class _Reading:
-    """One call of `read`, shared by its threads."""
+    """One call of `read`, shared by its threads. typed: makes the errors of the client library ours."""
 
-    def __init__(self, groups: Iterable[str]) -> None:
+    def __init__(self, groups: Iterable[str], known: bool) -> None:
+        self.typed = translate_of_known if known else translate
         self.waiting = deque(groups)
         self.found: dict[str, dict[Place, Commit]] = {}
         self.failure: BaseException | None = None

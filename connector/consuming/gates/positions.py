@@ -6,10 +6,10 @@ answer for all, and what it gets instead is the last offset that was really comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
-from ....partitioner.errors import KeyorderError, NotAuthorizedError
+from ....partitioner.errors import KafkaOperationError, KeyorderError, NotAuthorizedError
 from ....partitioner.gates.gate_events import Heard
 from ....partitioner.gates.starts import Commit
 from ... import clock
@@ -29,7 +29,7 @@ _TIMEOUT = 5.0
 class GroupPositions(BackgroundThread):
     """Asks for the committed offsets of the places that somebody waits for, often at first, then less often.
 
-    The thread begins with the first place. heard: what is known.
+    The thread begins with the first place. heard: what is known. failure: why no gate may ever open, for whoever polls.
     """
 
     def __init__(self, link: ClusterLink, group: str) -> None:
@@ -100,6 +100,13 @@ class GroupPositions(BackgroundThread):
 
     def run(self) -> None:
         """The thread."""
+        try:
+            self._serve()
+        except Exception as error:  # with nobody who asks, gates would stay closed without a word
+            self.failure = KafkaOperationError(f"read the offsets of group {self._group}", repr(error))
+            raise
+
+    def _serve(self) -> None:
         while True:
             with self._wake:
                 if self._watched:
@@ -114,14 +121,18 @@ class GroupPositions(BackgroundThread):
                 self._ask(places)
             elif expected is not None:
                 with suppress(KeyorderError):  # the first question that counts tells of it
-                    self._link.commits.read([self._group], [expected], _TIMEOUT)
+                    self._read([expected])
+
+    def _read(self, places: Collection[Place]) -> Mapping[Place, Commit]:
+        # The login is known to be good: a gate closes by a timeline, which was read with it.
+        return self._link.commits.read([self._group], places, _TIMEOUT, known=True)[self._group]
 
     def _ask(self, places: frozenset[Place]) -> None:
         with self._wake:
             self._questions += 1
             number = self._questions
         try:
-            found = self._link.commits.read([self._group], places, _TIMEOUT)[self._group]
+            found = self._read(places)
         except NotAuthorizedError as error:
             self.failure = error
             return
