@@ -20,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not re-exported
 from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
+from ..partitioner.errors import KafkaOperationError
 from . import clock
 from .attempts import Attempts
 from .config import connection_of
@@ -48,6 +49,7 @@ class AdminLink:
         """config: the client's settings, of which those of the connection are taken."""
         self._config = connection_of(config)
         self._client: AdminClient | None = None
+        self._made = False  # once: nothing is wrong with the settings
         self._used = 0.0
         self._making = threading.Lock()
         # Those that know the brokers: a question for the ends of logs is not lost.
@@ -57,12 +59,20 @@ class AdminLink:
     def client(self) -> AdminClient:
         """The client of this moment. With an `oauth_cb`, making it takes the client library a second.
 
+        Raises KafkaException where none can be made; where one could be before, a KafkaOperationError that is retriable.
         Hold it in a variable while an answer is awaited: one that is dropped never answers. Not to be kept.
         """
         with self._making:
             self._used = clock.now()
             if self._client is None:
-                self._client = ClusterAdmin(self._config)
+                try:
+                    self._client = ClusterAdmin(self._config)
+                except KafkaException as raised:
+                    if not self._made:
+                        raise
+                    # It waits for a token, and reads certificates: there is none now, or a file is being replaced.
+                    raise KafkaOperationError("make a client", str(raised), retriable=True) from raised
+                self._made = True
             return self._client
 
     def close(self) -> None:

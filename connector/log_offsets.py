@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from tenacity import retry_if_exception, stop_after_delay, wait_exponential
 
-from ..partitioner.errors import BrokerUnreachableError
+from ..partitioner.errors import BrokerUnreachableError, KafkaOperationError
 from . import clock
 from .attempts import Attempts
 from .config import at_leaders
@@ -198,16 +198,21 @@ class LogOffsets:
         return self._served if code in LOGIN_REFUSED else code not in _FINAL
 
     def _open(self, isolation: str) -> Consumer:
-        return Consumer(
-            {
-                **self._config,
-                "group.id": "keyorder-log-offsets",
-                "isolation.level": isolation,
-                "enable.auto.commit": False,
-                # For reading: answers at once, and none from another place than the one that was asked for. Below the log start
-                # the default goes on at the *end*: a log that was emptied would show nothing, and look well.
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 1,
-                "auto.offset.reset": "error",
-            }
-        )
+        config = {
+            **self._config,
+            "group.id": "keyorder-log-offsets",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            # For reading: answers at once, and none from another place than the one that was asked for. Below the log start
+            # the default goes on at the *end*: a log that was emptied would show nothing, and look well.
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 1,
+            "auto.offset.reset": "error",
+        }
+        try:
+            return Consumer(config)
+        except KafkaException as raised:
+            if not self._served:
+                raise
+            # It waits for a token, and reads certificates: there is none now, or a file is being replaced.
+            raise KafkaOperationError("make a client", str(raised), retriable=True) from raised

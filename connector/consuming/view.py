@@ -12,7 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from ...partitioner.epochs import Epoch
-from ...partitioner.errors import KeyorderError, OrderError, PeerError
+from ...partitioner.errors import KafkaOperationError, KeyorderError, OrderError, PeerError
+from ...partitioner.errors.roots import is_passing
 from ...partitioner.gates.gate import Gates
 from ...partitioner.records.control_records import CONTROL_TOPIC, Waiver, topic_of_key, waiver_of_key
 from ...partitioner.routing import Routing
@@ -21,14 +22,14 @@ from .. import clock
 from ..control.control_reader import ControlMessage, Look
 from ..control.control_topics import timeline_slot
 from ..guarded_logger import GuardedLogger
-from ..kafka_errors import translate
+from ..kafka_errors import LOGIN_REFUSED, translate
 from ..link import ClusterLink, ControlSubscription
 from ..metadata import has_topic
 from .background import BackgroundThread
 
 _LOG = GuardedLogger("keyorder.consumer")
-# Seconds: between two looks at what has arrived while an end is being read up to; the longest sleep.
-_PENDING, _LONGEST = 0.005, 1.0
+# Seconds: between two looks at what has arrived while an end is being read up to; after an error that passes; the longest sleep.
+_PENDING, _AGAIN, _LONGEST = 0.005, 0.1, 1.0
 
 
 class View:
@@ -175,18 +176,37 @@ class ViewKeeper(BackgroundThread):
             while not self._stopping:
                 try:
                     self._turn()
-                except PeerError as error:
-                    if not error.retriable:
+                except (PeerError, KafkaException) as error:
+                    if not self._passes(error):
                         raise
                     # The age of the view shows it; records wait until the leaders answer again.
                     self._look = None
+                    with self._wake:
+                        if not self._stopping:
+                            self._wake.wait(_AGAIN)
         except KeyorderError as error:
             self._fail(error)
         except KafkaException as raised:
             self._fail(translate(raised.args[0], "read", "the control topics", self._link.servers))
+        except Exception as error:
+            self._fail(KafkaOperationError("read the control topics", repr(error)))
+            raise
         finally:
             if self._reader is not None:
                 self._reader.close()
+
+    def _passes(self, error: PeerError | KafkaException) -> bool:
+        """Whether the same look may succeed later.
+
+        A login that is refused, and a client that cannot be made, are told at once by the first look. After a look that was
+        read up to they pass: a token has run out, or a certificate is being replaced.
+        """
+        looked = bool(self._as_of)
+        if not isinstance(error, KeyorderError):
+            return looked
+        raised = error.__cause__
+        refused = isinstance(raised, KafkaException) and raised.args[0].code() in LOGIN_REFUSED
+        return is_passing(error) or (refused and looked)
 
     def retire(self) -> None:
         """Let the thread end, soon."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Producer
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from keyorder.connector.admin_link import AdminLink
 from keyorder.connector.log_offsets import LogOffsets
+from keyorder.partitioner.errors import KafkaOperationError
 from support.cluster import KafkaFactory, KafkaUnderTest
 from support.holding import until
+from support.tls import Authority
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
@@ -28,6 +33,23 @@ def test_the_client_that_another_thread_has_made_meanwhile_stays() -> None:
     second = link.client
     link._give_up(first)
     assert link.client is second
+
+
+def test_a_client_that_cannot_be_made_any_more_passes(tmp_path: Path) -> None:
+    """A file of certificates is being replaced. At first such an error tells that a setting is wrong."""
+    trusted = tmp_path / "ca.pem"
+    link = AdminLink({**NOWHERE, "security.protocol": "ssl", "ssl.ca.location": str(trusted)})
+    with pytest.raises(KafkaException, match=r"ssl.ca.location") as raised:
+        _ = link.client
+    assert not isinstance(raised.value, KafkaOperationError)
+
+    trusted.write_text(Authority("a test").certificate)
+    assert link.client is not None
+    trusted.unlink()
+    link.close()
+    with pytest.raises(KafkaOperationError, match=r"ssl.ca.location") as later:
+        _ = link.client
+    assert later.value.retriable
 
 
 def test_records_of_an_open_transaction_lie_beyond_the_end(kafka: KafkaUnderTest, topic_name: str) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message
 from keyorder.connector.log_offsets import LogOffsets
-from keyorder.partitioner.errors import BrokerUnreachableError, NotAuthorizedError
+from keyorder.partitioner.errors import (
+    BrokerUnreachableError,
+    KafkaOperationError,
+    NotAuthorizedError,
+    PeerError,
+)
 
 PLACE = ("t", 0)
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "FindCoordinator response error: Local: Authentication failure")
@@ -70,3 +76,22 @@ def test_a_login_that_stays_refused_is_a_broker_that_does_not_answer(monkeypatch
 def test_a_login_that_was_never_good_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotAuthorizedError, match="log in"):
         reading(monkeypatch, refused(), record()).read({PLACE: (0, 1)})
+
+
+def test_a_client_that_cannot_be_made_any_more_passes(tmp_path: Path) -> None:
+    """A file of certificates is being replaced. At first such an error tells that a setting is wrong."""
+    missing = {"security.protocol": "ssl", "ssl.ca.location": str(tmp_path / "ca.pem")}
+    logs = LogOffsets({"bootstrap.servers": "localhost:1", **missing})
+    with pytest.raises(KafkaOperationError, match=r"ssl.ca.location") as raised:
+        logs.stable_ends([PLACE], 0.1)
+    assert not raised.value.retriable
+
+    logs._served = True
+    for ask in (
+        lambda: logs.stable_ends([PLACE], 0.1),
+        lambda: logs.read({PLACE: (0, 1)}),
+        lambda: logs.passed(PLACE, 0),
+    ):
+        with pytest.raises(PeerError, match=r"ssl.ca.location") as later:
+            ask()
+        assert later.value.retriable

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
-from keyorder.errors import TlsError
-from support.groups import group_config, read
+from keyorder.errors import StaleViewError, TlsError
+from support.groups import QUICK, group_config, read
 from support.tls import Door, TlsKafka
 
 pytestmark = pytest.mark.process_supplier("the broker's listeners are set by its node's own properties")
@@ -142,3 +143,37 @@ def written_while_it_was_good(tls: TlsKafka, topic: str) -> tuple[OrderedProduce
             return producer, settings, ends
         producer.close(0)
         seconds *= 3  # the machine is too busy for a shorter one
+
+
+def test_a_file_of_certificates_that_is_not_there_for_a_while_ends_no_reader(tls: TlsKafka, topic_name: str) -> None:
+    """Clients beside the consumer's own come and go, and cannot be made then: records wait, and are read afterwards."""
+    trusted = tls.file("replaced.pem", tls.ca.certificate)
+    door = Door(tls, {**tls.mutual(), "ssl.ca.location": trusted})
+    TopicAdmin(tls.mutual()).create(topic_name, 2, config=QUICK)
+    with (
+        OrderedProducer(tls.mutual()) as producer,
+        OrderedConsumer(group_config(door, topic_name, keyorder_control_timeout_ms=3000)) as consumer,
+    ):
+        consumer.subscribe([topic_name])
+        write(producer, topic_name, range(1))
+        messages = read(consumer, 1)
+
+        Path(trusted).unlink()
+        consumer._link.admin.close()  # as when nobody has asked for a while
+        consumer._link.offsets.close()
+        sent, late = 1, False
+        deadline = clock.now() + 120
+        while not late:
+            assert clock.now() < deadline, "every record was read"
+            write(producer, topic_name, range(sent, sent + 1))
+            sent += 1
+            try:
+                messages += consumer.consume(10, 0.1)
+            except StaleViewError:
+                late = True
+        tls.file("replaced.pem", tls.ca.certificate)
+        while len(messages) < sent:
+            with suppress(StaleViewError):
+                messages += consumer.consume(sent, 0.1)
+            assert clock.now() < deadline
+    assert sorted(int(message.value()) for message in messages) == list(range(sent))
