@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...partitioner.errors import KeyorderError, PeerError, TimelineRegressionError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
@@ -305,8 +305,14 @@ class ControlFeed:
                 return None
             new = [(slot, self._slots[slot].fetched) for slot in self._new]
         if self._consumer is None:
-            with translated("read", "the control topics", self.servers):
+            try:
                 self._consumer = self._open()
+            except KafkaException:
+                # The login is good: the logs were read with it. There is no token now, or a file of certificates is being
+                # replaced. The age of what was read shows it if that lasts.
+                with self._changed:
+                    self._changed.wait(timeout)
+                return None
         if new:
             with translated("read", "the control topics", self.servers):
                 self._consumer.incremental_assign([TopicPartition(*slot, at) for slot, at in new])

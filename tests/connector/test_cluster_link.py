@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.connector.control.control_reader import ControlMessage, Look
-from keyorder.connector.link import ClusterLink, ControlSubscription, cluster_link
+from keyorder.connector.link import ClusterLink, ControlSubscription, cluster_link, control_feed
 from keyorder.connector.link.cluster_link import _identity, _registry
 from keyorder.connector.link.control_writer import ControlWriter
 from keyorder.partitioner.errors import BrokerUnreachableError, KeyorderError
@@ -405,6 +405,28 @@ def test_subscriptions_that_were_closed_leave_nothing_behind(
     until(lambda: [gone() for gone in closed] == [None] * 20)  # the reading thread may hold one for a moment
     write(producer, topic_name, b"v")
     assert values(lasting, 1) == [b"v"]
+    link.close()
+
+
+def test_a_link_reads_on_when_its_reader_can_be_made(
+    kafka: KafkaUnderTest, topic_name: str, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in the logs was read with this login: a client that cannot be made now waits for a token, or for a file."""
+    producer = topic_of(kafka, topic_name)
+    real, refused = control_feed.control_consumer, [KafkaError._INVALID_ARG, KafkaError._AUTHENTICATION]
+
+    def made(*given: Any) -> Any:
+        if refused:
+            raise KafkaException(KafkaError(refused.pop()))
+        return real(*given)
+
+    monkeypatch.setattr(control_feed, "control_consumer", made)
+    link = ClusterLink(kafka.client_config())
+    subscription = link.subscribe(everything)
+    subscription.add([(topic_name, 0)])
+    write(producer, topic_name, b"v")
+    assert values(subscription, 1) == [b"v"]
+    assert refused == []
     link.close()
 
 
