@@ -296,7 +296,8 @@ def _committer(timeline: Timeline, *owned: PartitionState) -> tuple[Committer, l
         current=lambda _: True,
     )
     nobody: Any = None
-    committer = Committer(raw, SETTINGS, members, callbacks, all_open, strays=nobody, link=nobody)
+    strays = Strays({}, "g", StrayPolicy.DELIVER, "")
+    committer = Committer(raw, SETTINGS, members, callbacks, all_open, strays=strays, link=nobody)
     return committer, events, members
 
 

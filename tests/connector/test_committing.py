@@ -13,6 +13,7 @@ from keyorder.connector.consuming.application_commits import ApplicationCommits
 from keyorder.connector.consuming.callbacks import Callbacks
 from keyorder.connector.consuming.committing import Committer
 from keyorder.connector.consuming.partition_state import PartitionState
+from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.consuming.starting import Starter
 from keyorder.partitioner.errors import KeyorderError
 from keyorder.partitioner.gates.starts import metadata_of
@@ -55,8 +56,9 @@ def committer(raw: Raw, owned: PartitionState, **settings: object) -> Committer:
         proven_epoch=lambda o, at: 1 if at >= 5 else 0, moved=lambda topic: None, current=lambda _: True
     )
     library: Any = raw
-    others: Any = None
-    return Committer(library, found, assignment, Callbacks(), gates, strays=others, link=others)
+    nobody: Any = None
+    strays = Strays({}, "g", StrayPolicy.DELIVER, "")
+    return Committer(library, found, assignment, Callbacks(), gates, strays=strays, link=nobody)
 
 
 def _asked(commits: Committer, place: TopicPartition, asynchronous: bool) -> None:
