@@ -42,6 +42,8 @@ from .refusals import explained, unknown_hosts
 
 T = TypeVar("T")
 _PATIENCE = 5.0
+# For whoever asks once more after an error.
+_LAST_LOOK = 1.0
 # How soon whoever waits for a broker notices that nobody needs its answer any more.
 _GLANCE = 0.1
 # How long a new client is given to find leaders, in seconds, and how often it asks.
@@ -172,6 +174,7 @@ def answered(
     except BrokerUnreachableError as error:
         if ended():
             raise  # nobody needs to know why
+        _look_again(admin, _LAST_LOOK)  # a short question has only one try: whoever asks it again asks another broker
         raise explained(admin, error) from error
 
 
@@ -338,6 +341,7 @@ def partition_counts(
     try:
         return patiently(ask, timeout, lambda _: _look_again(admin))
     except BrokerUnreachableError as error:
+        _look_again(admin, _LAST_LOOK)
         raise explained(admin, error) from error
 
 
