@@ -34,7 +34,7 @@ def test_nobody_waits_for_an_answer_that_nobody_needs() -> None:
 
 
 def test_who_asks_again_asks_another_broker() -> None:
-    """The client goes on to ask the one that it knows, which is dead, until it looks: also after the last try of a short question."""
+    """The client goes on to ask the one that it knows, a dead one too, until it looks: also after a short question's last try."""
     looked = threading.Event()
 
     class Admin(AdminClient):
