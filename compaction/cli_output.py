@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
+from ..connector.cli.output import fields_in_json
 from ..connector.compaction_settings import Finding
 from .migration import StrategyChange
 from .plan import CompactionPlan, CompactionReport
@@ -114,14 +114,8 @@ def change_rows(change: StrategyChange) -> Rows:
 
 def version_document(key: bytes, version: Version) -> dict[str, Any]:
     """One line of `compact view`: `encoding` names the fields that are base64, since they are not UTF-8."""
-    encoding: dict[str, str] = {}
-    document: dict[str, Any] = {}
-    for name, data in (("key", key), ("value", version.value or b"")):
-        try:
-            document[name] = data.decode()
-        except UnicodeDecodeError:
-            document[name] = base64.b64encode(data).decode()
-            encoding[name] = "base64"
+    parts, encoding = fields_in_json({"key": key, "value": version.value or b""})
+    document: dict[str, Any] = {**parts}
     if encoding:
         document["encoding"] = encoding
     document |= {

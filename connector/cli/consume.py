@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..admin_link import AdminLink
 from ..consuming.consumer import OrderedConsumer
 from ..metadata import cluster_metadata
 from .connecting import Connection, connection_options, pairs
-from .output import echo_wrapped, output_option
+from .output import echo_wrapped, fields_in_json, in_json, is_text, output_option
 from .seconds import Seconds
 
 CONSOLE_GROUP = "keyorder-console-"
@@ -119,35 +118,18 @@ def document_of(message: Message) -> dict[str, Any]:
         "offset": message.offset(),
         "timestamp": message.timestamp()[1],
     }
-    encoding: dict[str, Any] = {}
-    for name, data in (("key", message.key()), ("value", message.value())):
-        is_text = _is_text(data)
-        found[name] = _shown(data, is_text)
-        if not is_text:
-            encoding[name] = "base64"
-    headers: Any = message.headers() or []
+    parts, encoding = fields_in_json({"key": _given(message.key()), "value": _given(message.value())})
+    found |= parts
+    given: Any = message.headers() or []
+    headers = [(name, _given(value)) for name, value in given]
     # By name: of a name that comes twice either all values are base64, or none.
-    binary = {name: "base64" for name, value in headers if not _is_text(value)}
-    found["headers"] = [[name, _shown(value, name not in binary)] for name, value in headers]
+    binary = {name: "base64" for name, value in headers if not is_text(value)}
+    found["headers"] = [[name, in_json(value, name not in binary)] for name, value in headers]
     if binary:
         encoding["headers"] = binary
     if encoding:
         found["encoding"] = encoding
     return found
-
-
-def _is_text(data: Any) -> bool:
-    try:
-        _bytes(data).decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _shown(data: Any, as_text: bool) -> str | None:
-    if data is None:
-        return None
-    return (_bytes(data) if as_text else b64encode(_bytes(data))).decode()
 
 
 def _line(message: Message, print_key: bool, separator: str, print_place: bool) -> bytes:
@@ -161,6 +143,9 @@ def _line(message: Message, print_key: bool, separator: str, print_place: bool) 
 
 
 def _bytes(data: Any) -> bytes:
-    if data is None:
-        return b"null"
-    return data.encode() if isinstance(data, str) else bytes(data)
+    given = _given(data)
+    return b"null" if given is None else given
+
+
+def _given(data: Any) -> bytes | None:
+    return data.encode() if isinstance(data, str) else None if data is None else bytes(data)

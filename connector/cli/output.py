@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -43,6 +44,26 @@ def wants_json(arguments: Sequence[str]) -> bool:
         elif word == "--output" and position + 1 < len(arguments):
             chosen = arguments[position + 1]
     return chosen == "json"
+
+
+def is_text(data: bytes | None) -> bool:
+    """Whether JSON can have it as it is: UTF-8, or nothing."""
+    try:
+        (data or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def in_json(data: bytes | None, as_text: bool) -> str | None:
+    """As text, or as base64."""
+    return None if data is None else (data if as_text else b64encode(data)).decode()
+
+
+def fields_in_json(fields: Mapping[str, bytes | None]) -> tuple[dict[str, str | None], dict[str, Any]]:
+    """A record's parts for its object, and its `encoding`: which of them are base64, since they are not UTF-8."""
+    encoding = {name: "base64" for name, data in fields.items() if not is_text(data)}
+    return {name: in_json(data, name not in encoding) for name, data in fields.items()}, encoding
 
 
 def shown_bytes(data: bytes) -> str:

@@ -19,6 +19,7 @@ from keyorder.partitioner.errors import BrokerUnreachableError, ConfigError, Key
 from keyorder.partitioner.layout import Layout
 from support.cluster import KafkaUnderTest
 from support.holding import until
+from support.stock import with_open_transaction
 
 HEADER = {"compaction.strategy": "header", "compaction.strategy.header": "v", "cleanup.policy": "compact"}
 QUICK = {**HEADER, "keyorder.view.age.ms": "200"}
@@ -167,11 +168,7 @@ def test_an_open_transaction_is_behind_the_end_of_what_is_committed(
 ) -> None:
     """However the client library lets the isolation level be written; a view would wait for the end that it cannot reach."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
-    producer = Producer({**kafka.client_config(), "transactional.id": topic_name})
-    producer.init_transactions(120)
-    producer.begin_transaction()
-    producer.produce(topic_name, b"open", b"k")
-    assert producer.flush(120) == 0
+    producer = with_open_transaction(kafka, topic_name)
     log = TopicLog({**kafka.client_config(), "isolation.level": level}, topic_name)
     assert log.ends() == {0: 0}
     log.close()

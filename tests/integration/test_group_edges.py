@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.partitioner.errors import GroupResetError
 from keyorder.partitioner.timeline import Timeline
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, await_that, group_config, moving_key, read, send
+from support.stock import with_open_transaction
 
 
 def values(messages: list[Message]) -> list[bytes | str | None]:
@@ -202,11 +203,7 @@ def test_a_new_group_begins_before_the_transactions_that_are_open(
 ) -> None:
     """With `latest` at the end for a reader of committed records, however the client library lets that be written."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
-    producer = Producer({**kafka.client_config(), "transactional.id": topic_name})
-    producer.init_transactions(120)
-    producer.begin_transaction()
-    producer.produce(topic_name, b"open", b"k")
-    assert producer.flush(120) == 0
+    producer = with_open_transaction(kafka, topic_name)
     config = group_config(kafka, topic_name, auto_offset_reset="latest", isolation_level=level)
     with OrderedConsumer(config) as consumer:
         consumer.subscribe([topic_name])

@@ -35,3 +35,13 @@ def written_by_stock(kafka: KafkaUnderTest, topic: str) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def with_open_transaction(kafka: KafkaUnderTest, topic: str) -> Producer:
+    """A producer whose first record lies in the topic, in a transaction that goes on."""
+    producer = Producer({**kafka.client_config(), "transactional.id": topic})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", b"k")
+    assert producer.flush(120) == 0
+    return producer
