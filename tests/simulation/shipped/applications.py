@@ -158,15 +158,18 @@ class Member:
             listener=Listener(self, habits.raises) if habits.listens and not habits.early else None,
         )
         taken: list[Message] = []
+        owing = False  # what was worked off and is in no commit yet: a callback may raise in between
         while not self.leaving:
             try:
                 batch = self._take(consumer)
                 for message in batch:
                     self._work(consumer, message)
+                owing = owing or bool(batch)
                 if habits.pauses and here().rng.random() < 0.05:
                     batch += self._pause(consumer)
                 taken += batch
-                if habits.commits == "batch" and (batch or self._commits_again()):
+                if habits.commits == "batch" and (owing or batch or self._commits_again()):
+                    owing = False
                     consumer.commit(asynchronous=here().rng.random() < 0.5)
                 elif habits.commits == "record" and self._commits_again():
                     consumer.commit()
@@ -222,10 +225,12 @@ class Member:
             return []
         some = [place for place in places if here().rng.random() < 0.5]
         consumer.pause(some)
-        message = consumer.poll(0)
+        try:
+            message = consumer.poll(0)
+        finally:
+            consumer.resume(some)
         if message is not None:
             self._work(consumer, message)
-        consumer.resume(some)
         return [] if message is None else [message]
 
     def _forgive(self, error: Exception) -> None:
