@@ -19,6 +19,7 @@ from ..config.validators import NonEmptyString, Range, ValidString
 from .sql_tables import VERSION, GuardedTable, column_type, schema_of_field
 
 _DIALECTS = ("postgresql", "sqlite")
+_DATA_EXCEPTION = "22"  # the class of SQLSTATE
 
 
 class SqlSinkConnector(SinkConnector):
@@ -171,4 +172,8 @@ def _engine(options: Mapping[str, Any]) -> sa.Engine:
 def _short(error: Exception) -> str:
     """The driver's first line, without the statement and its values, which may be secret."""
     origin = getattr(error, "orig", None) or error
-    return re.sub(r"\s+", " ", str(origin).splitlines()[0] if str(origin) else type(origin).__name__)[:300]
+    said = str(origin)
+    if (getattr(origin, "sqlstate", None) or "").startswith(_DATA_EXCEPTION):
+        # PostgreSQL quotes the value as it came: it may have quotation marks and ends of lines of its own.
+        said = re.sub(r'".*"|".*', '"..."', said, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", said.splitlines()[0] if said else type(origin).__name__)[:300]

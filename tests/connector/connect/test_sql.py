@@ -642,6 +642,25 @@ def test_the_trace_of_a_failure_tells_no_value(url: str) -> None:
     sink.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("value", ["4111{}1111", '4111{}"1111"', "4111{}\n1111"])
+def test_a_value_that_postgresql_quotes_in_its_message_is_not_told(postgres: Postgres, value: str) -> None:
+    """`invalid input syntax for type integer: "..."`: what is of the wrong form stands in the first line, as it came."""
+    url, secret = postgres.url, value.format("-")
+    execute(
+        url,
+        "DROP TABLE IF EXISTS t, t__deleted",
+        "CREATE TABLE t (key VARCHAR(40) PRIMARY KEY, card VARCHAR(40) CHECK (CAST(card AS INTEGER) > 0),"
+        " __keyorder_version BIGINT NOT NULL DEFAULT -1)",
+        "CREATE TABLE t__deleted (key VARCHAR(40) PRIMARY KEY, __keyorder_version BIGINT NOT NULL)",
+    )
+    sink = task(url)
+    with pytest.raises(ConnectError, match="invalid input syntax for type integer") as raised:
+        sink.put([record("alice", {"card": secret}, 1)])
+    assert "4111-" not in "".join(traceback.format_exception(raised.value))
+    sink.stop()
+
+
 def test_the_trace_of_a_source_tells_no_value(tmp_path: Path) -> None:
     """The statement has the last value of the column."""
     url = f"sqlite:///{tmp_path}/db"
