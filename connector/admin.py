@@ -10,7 +10,6 @@ from typing import Any, overload
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
-from tenacity import retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ..partitioner.adoption import KeySample
 from ..partitioner.changes.terms import ChangeTerms
@@ -23,21 +22,19 @@ from ..partitioner.errors import (
     NotAuthorizedError,
     OrderError,
     ReleasedTopicError,
-    TopicNotFoundError,
     UnmanagedTopicError,
 )
 from ..partitioner.hashing import DEFAULT_HASH
 from ..partitioner.layout import Layout, same_routing
 from ..partitioner.timeline import Timeline
 from . import clock
-from .attempts import Attempts
 from .config import JUST_MADE, split
 from .control.control_topics import ensure, existing
 from .control.rights import require_controller, require_new
 from .control.timeline_edit import ChangeOpenError, edit
 from .group_gates import GroupOffsets
 from .kafka_errors import translate
-from .metadata import identify, is_compacted, wait_for_partitions, wait_until_gone
+from .metadata import identify, is_compacted, once_known, wait_for_partitions, wait_until_gone
 from .operations import notices
 from .operations.aborting import Abort, abort
 from .operations.adopting import Adoption, look
@@ -448,12 +445,7 @@ class TopicAdmin:
 
     def _describe_new(self, topic: str, timeout: float) -> TopicDescription:
         """`describe` of a topic that was just made, or deleted and made again: a broker hears of that late."""
-        return Attempts(
-            stop=stop_after_delay(min(timeout, JUST_MADE)),
-            wait=wait_fixed(0.1),
-            retry=retry_if_exception_type(TopicNotFoundError),
-            reraise=True,
-        )(self.describe, topic, groups=())
+        return once_known(lambda: self.describe(topic, groups=()), min(timeout, JUST_MADE))
 
     def _change(
         self, timeline: Timeline, count: int, retirement: Retirement | None, warnings: list[Notice], timeout: float

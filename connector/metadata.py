@@ -37,6 +37,7 @@ from ..partitioner.errors.roots import is_passing
 from ..partitioner.timeline import TopicIdentity
 from . import clock
 from .attempts import Attempts
+from .config import JUST_MADE
 from .kafka_errors import translate, translated
 from .refusals import explained, unknown_hosts
 
@@ -251,11 +252,20 @@ def identify(
         timeout,
     )
     may_come = cache(lambda: not ask_controller or known_to_controller(admin, topic) is not False)
-    found = Attempts(
-        stop=stop_after_delay(just_made), wait=wait_fixed(0.1), reraise=True,
-        retry=retry_if_exception(lambda raised: isinstance(raised, TopicNotFoundError) and may_come()),
-    )(lambda: described(admin, topic, bootstrap_servers, max(timeout, 4 * _PATIENCE)))  # fmt: skip
+    found = once_known(
+        lambda: described(admin, topic, bootstrap_servers, max(timeout, 4 * _PATIENCE)), just_made, may_come
+    )
     return TopicIdentity(str(found.topic_id), str(cluster.cluster_id), len(found.partitions))
+
+
+def once_known(call: Callable[[], T], seconds: float = JUST_MADE, may_come: Callable[[], bool] = lambda: True) -> T:
+    """Call again while it raises TopicNotFoundError, for up to `seconds`: one broker has a new topic, the next one not yet."""
+    return Attempts(
+        stop=stop_after_delay(seconds),
+        wait=wait_fixed(0.1),
+        retry=retry_if_exception(lambda raised: isinstance(raised, TopicNotFoundError) and may_come()),
+        reraise=True,
+    )(call)
 
 
 def known_to_controller(admin: AdminClient, topic: str, timeout: float = _PATIENCE) -> bool | None:
@@ -352,18 +362,18 @@ def _look_again(admin: AdminClient, timeout: float = _PATIENCE) -> None:
 
 
 def topic_config(admin: AdminClient, topic: str, bootstrap_servers: str) -> dict[str, str]:
-    """The topic's configuration with the broker's defaults. Raises NotAuthorizedError and Kafka's own."""
+    """The configuration of a topic that is there, with the broker's defaults. Raises NotAuthorizedError and Kafka's own."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
     def describe(seconds: float) -> Future[Any]:
         return admin.describe_configs([resource], request_timeout=seconds)[resource]
 
-    entries = answered(admin, describe, "describe", f"topic {topic}", bootstrap_servers)
+    entries = once_known(lambda: answered(admin, describe, "describe", f"topic {topic}", bootstrap_servers))
     return {name: str(entry.value) for name, entry in entries.items() if entry.value is not None}
 
 
 def is_compacted(admin: AdminClient, topic: str, bootstrap_servers: str) -> bool:
-    """Whether the topic's cleaner keeps the last value of each key (cleanup.policy has `compact` in it).
+    """Whether the cleaner of a topic that is there keeps the last value of each key (cleanup.policy has `compact` in it).
 
     A user that may not describe the topic's configuration gets False: its topic is then treated as an ordinary one.
     """

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 
 from ...partitioner.errors import KafkaOperationError, NotAuthorizedError, TopicNotFoundError
 from ...partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
-from ..metadata import described
+from ..metadata import described, once_known
 
 Needs = Mapping[str, Sequence[AclOperation]]
 _CONTROL: Needs = {
@@ -34,7 +34,7 @@ def require_controller(
     """
     names = [*_CONTROL, *([topic] if topic else [])]
     for name in names:
-        found = described(admin, name, bootstrap_servers, 2 * timeout, operations=True)
+        found = _described(admin, name, bootstrap_servers, 2 * timeout)
         needed = _CONTROL.get(name, ())
         if name == topic and len(found.partitions) < count:
             needed = (AclOperation.ALTER,)
@@ -48,8 +48,13 @@ def require_write(
 
     Raises NotAuthorizedError, BrokerUnreachableError, TopicNotFoundError.
     """
-    found = described(admin, topic, bootstrap_servers, timeout, operations=True)
+    found = _described(admin, topic, bootstrap_servers, timeout)
     _require(found, (AclOperation.READ, AclOperation.WRITE) if read else (AclOperation.WRITE,), f"topic {topic}")
+
+
+def _described(admin: AdminClient, topic: str, bootstrap_servers: str, timeout: float) -> TopicDescription:
+    # Whoever asks has seen the topic, but maybe at another broker.
+    return once_known(lambda: described(admin, topic, bootstrap_servers, timeout, operations=True))
 
 
 def _require(found: TopicDescription, needed: Sequence[AclOperation], what: str) -> None:
