@@ -15,7 +15,7 @@ import click
 from ...partitioner.errors import ConfigError, PeerError, UsageError
 from .. import clock
 from .connecting import read_properties
-from .output import emit, emit_json, output_option
+from .output import echo_wrapped, emit, emit_json, output_option
 from .signals import stopped_by_signals
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -173,7 +173,7 @@ def _run(
             bind(listener).close()
         for config in configs:
             checked(parts.plugins, parts.settings, parts.resolver, config["name"], config)
-        emit_json({"dry_run": True, "connectors": [config["name"] for config in configs]})
+        _tell_checked(output, [config["name"] for config in configs])
         return
     logging.basicConfig(
         stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING
@@ -187,6 +187,14 @@ def _run(
         while not stop.wait(_LOOK):
             process.check()
     _tell(output, "stopped")
+
+
+def _tell_checked(output: str, names: Sequence[str]) -> None:
+    if output == "json":
+        emit_json({"dry_run": True, "connectors": list(names)})
+    else:
+        checked = ["the worker's settings", *(f"connector {name}" for name in names)]
+        echo_wrapped(f"Checked, and nothing started: {', '.join(checked)}")
 
 
 def _raise_descriptor_limit() -> None:

@@ -192,8 +192,11 @@ def test_a_dry_run_checks_and_starts_nothing(properties: Path, tmp_path: Path) -
     """0 for good settings; 2 for an open listener, naming it."""
     connector = tmp_path / "c.properties"
     connector.write_text("name=c\nconnector.class=FileStreamSink\ntopics=t\nfile=f\n")
-    found = CliRunner().invoke(cli, ["connect", "standalone", str(properties), str(connector), "--dry-run"])
+    command = ["connect", "standalone", str(properties), str(connector), "--dry-run"]
+    found = CliRunner().invoke(cli, [*command, "--output", "json"])
     assert (found.exit_code, json.loads(found.output)) == (0, {"dry_run": True, "connectors": ["c"]})
+    found = CliRunner().invoke(cli, command)
+    assert (found.exit_code, found.output) == (0, "Checked, and nothing started: the worker's settings, connector c\n")
     properties.write_text(properties.read_text().replace("127.0.0.1:0", "0.0.0.0:0"))
     found = CliRunner().invoke(cli, ["connect", "standalone", str(properties), "--dry-run"])
     assert "rest.token" in str(found.exception)
