@@ -14,8 +14,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 _COUNTS = (1, 10)
 _SHARES = {1: 3.5, 10: 1.5}
+# Processes beside each other, of which the mean counts: how many connections a pair of clients has is a matter of where the
+# topic's leader, the group's coordinator and the brokers that they begin with happen to be.
+_PROCESSES = {1: 6, 10: 1}
 # Seconds: until everything that is open for a while alone is closed, and for how long is counted.
 _SETTLE, _COUNT = 30.0, 20.0
 _UNITS = {
@@ -53,7 +58,7 @@ class Footprint(Measure):
     theirs = "confluent_kafka"
 
     def run(self, bench: Bench) -> Result:
-        """A pair is one process with ordered clients and one with stock clients."""
+        """A pair is a process with ordered clients and one with stock clients, or some of each: see _PROCESSES."""
         figures: list[Figure] = []
         goals: list[Goal] = []
         repeats = 1 if bench.quick else min(bench.repeats, 3)
@@ -75,6 +80,7 @@ class Footprint(Measure):
             goals=goals,
             notes=[
                 "Threads are those that the clients add to the application's own.",
+                "1 + 1: the mean of six processes beside each other, each with a topic and a group of its own.",
                 "Requests are counted as TCP segments with data that the process sent.",
             ],
         )
@@ -92,22 +98,29 @@ class Footprint(Measure):
             yield 3, three.config
 
     def _pairs(self, bench: Bench, config: dict[str, Any], count: int, repeats: int) -> Pairs:
-        topics = [bench.topic("idle") for _ in range(count)]
+        sets = [[bench.topic("idle") for _ in range(count)] for _ in range(_PROCESSES[count])]
         admin = TopicAdmin(config)
-        for topic in topics:
+        for topic in (topic for topics in sets for topic in topics):
             admin.create(topic, 1)
         settle, period = (6.0, 6.0) if bench.quick else (_SETTLE, _COUNT)
-        spec = {"config": config, "topics": topics, "settle": settle, "count": period}
+        specs = [{"config": config, "topics": topics, "settle": settle, "count": period} for topics in sets]
 
         def measured(ordered: bool) -> dict[str, float]:
-            words = [sys.executable, "-Im", __name__, json.dumps({**spec, "ordered": ordered})]
-            done = subprocess.run(words, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise RuntimeError(f"the measured process ended with {done.returncode}:\n{done.stderr[-2000:]}")
-            found: dict[str, float] = json.loads(done.stdout)
-            return found
+            with ThreadPoolExecutor(len(specs)) as pool:
+                found = list(pool.map(lambda spec: _measured({**spec, "ordered": ordered}), specs))
+            return {what: fmean(each[what] for each in found) for what in found[0]}
 
         return bench.pairs(lambda: measured(True), lambda: measured(False), repeats=repeats, warm_up=False)
+
+
+def _measured(spec: dict[str, Any]) -> dict[str, float]:
+    """The figures of one process."""
+    words = [sys.executable, "-Im", __name__, json.dumps(spec)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the measured process ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def _connections() -> list[socket.socket]:
