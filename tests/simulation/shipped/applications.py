@@ -116,6 +116,7 @@ class Member:
         self.process = Process(scenario.scheduler, name, ahead=scenario.plan.uniform(0, 1e6))
         self.over = self.leaving = False
         self._raised = 0
+        self._owing = False  # something was worked off and is in no commit yet: a callback may raise in between
         self.consumer: OrderedConsumer | None = None
         scenario.scheduler.begin(self.process, name, self._run)
 
@@ -158,18 +159,16 @@ class Member:
             listener=Listener(self, habits.raises) if habits.listens and not habits.early else None,
         )
         taken: list[Message] = []
-        owing = False  # what was worked off and is in no commit yet: a callback may raise in between
         while not self.leaving:
             try:
                 batch = self._take(consumer)
                 for message in batch:
                     self._work(consumer, message)
-                owing = owing or bool(batch)
                 if habits.pauses and here().rng.random() < 0.05:
                     batch += self._pause(consumer)
                 taken += batch
-                if habits.commits == "batch" and (owing or batch or self._commits_again()):
-                    owing = False
+                if habits.commits == "batch" and (self._owing or self._commits_again()):
+                    self._owing = False
                     consumer.commit(asynchronous=here().rng.random() < 0.5)
                 elif habits.commits == "record" and self._commits_again():
                     consumer.commit()
@@ -210,6 +209,7 @@ class Member:
         if self._habits.work:
             sleep(self._habits.work * here().rng.random())
         self._note(Kind.DELIVER_END, partition, offset, value)
+        self._owing = True
         try:
             if self._habits.commits == "stored":
                 consumer.store_offsets(message)
