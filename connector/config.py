@@ -36,6 +36,7 @@ _CONNECTION = (
     "client.dns.lookup",
     "reconnect.",
     "connections.",
+    "enable.metrics.push",
     "https.",
     "oauth_cb",
     "resolve_cb",

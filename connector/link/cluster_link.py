@@ -26,6 +26,9 @@ from .control_writer import ControlWriter
 # Seconds: how long the reading thread waits for a record, how often it looks for idle clients, how long close() waits for the
 # thread, and how long an idle client stays open: longer than from one renewal of a lease to the next.
 _TURN, _TIDY, _PATIENCE, _IDLE = 0.1, 1.0, 10.0, 20.0
+# What the clients beside the application's own do without, unless it says otherwise: telemetry, for which the library keeps a
+# connection of its own, and connections that are idle, as that to the first broker is once the leaders are known.
+_SPARING: Mapping[str, Any] = {"enable.metrics.push": False, "connections.max.idle.ms": int(_IDLE * 1000)}
 # Groups whose commits somebody waits for, of which a client stays open.
 _GROUPS = 8
 # Settings that say that somebody logs in by name.
@@ -41,7 +44,7 @@ class ClusterLink:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = at_leaders(config)
+        self._config = {**_SPARING, **at_leaders(config)}
         self._pid = os.getpid()
         self.servers = str(config.get("bootstrap.servers"))
         self._subscriptions: list[ControlSubscription] = []

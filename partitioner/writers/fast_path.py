@@ -27,8 +27,8 @@ class InFlight:
 
     unresolved: those that are counted under the owner's lock. started, ended: called without it, once before a record is
     handed to the client library and once when its fate is known; they are single steps of the interpreter, which `+=` is not.
-    ends: a step of it is a call of `ended`. settles_at: a record that timed out may still be on its way to the broker; it
-    counts as resolved one request timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told:
+    starts, ends: a step of them is a call of these. settles_at: a record that timed out may still be on its way to the broker;
+    it counts as resolved one request timeout later. Seconds of the writer's clock. last: a record acknowledged lately. told:
     kept here by whoever counts: the last callback made for it. lost_count_until: an exception (a signal's) left the call that
     hands a record over, or the one that tells its fate, at an unknown step, so the count may be too high; from then on it
     proves nothing any more.
@@ -43,6 +43,7 @@ class InFlight:
         "partition",
         "settles_at",
         "started",
+        "starts",
         "told",
         "unresolved",
     )
@@ -50,7 +51,8 @@ class InFlight:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.unresolved = 0
-        self.started: Callable[[], int] = count().__next__
+        self.starts: Iterator[int] = count()
+        self.started: Callable[[], int] = self.starts.__next__
         self.ends: Iterator[int] = count()
         self.ended: Callable[[], int] = self.ends.__next__
         self._looks = 0
