@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
@@ -642,3 +643,21 @@ def test_the_first_records_of_many_topics_open_one_client_each(
 
         assert made(config) - before - 1 == len(topics) - 1
         assert producer.flush(60) == 0
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_connection_that_nobody_uses_is_closed_and_made_again(kafka: KafkaUnderTest) -> None:
+    """Twenty seconds after its last use, unless the application's own settings say otherwise."""
+    topic_of(kafka, "link-idle")
+
+    def connections() -> set[tuple[Any, Any]]:
+        return {(each.laddr, each.raddr) for each in psutil.Process().net_connections("tcp") if each.raddr}
+
+    others = connections()
+    link = ClusterLink({**kafka.client_config(), "connections.max.idle.ms": 1500})
+    for _ in range(2):
+        assert link.admin.stable_ends([("link-idle", 0)], 30.0) == {("link-idle", 0): 0}
+        mine = connections() - others
+        assert mine
+        until(lambda mine=mine: not mine & connections())
+    link.close()
