@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 TOPIC = "t"
 SERVERS = {"bootstrap.servers": "simulated:9092"}
-# Seconds of a member with its group, and between two of its polls.
-SESSION, POLLS = 6.0, 20.0
+# Seconds of a member with its group, from one of its heartbeats to the next, and between two of its polls.
+SESSION, HEARTBEATS, POLLS = 6.0, 2.0, 20.0
 # Seconds of work on one batch. What is in hand beyond `POLLS` is another member's by then, whatever we do.
 _BATCH_WORK = POLLS / 2
 
@@ -73,7 +73,7 @@ class Habits:
             "group.id": group,
             "auto.offset.reset": "latest" if self.latest else "earliest",
             "session.timeout.ms": int(SESSION * 1000),
-            "heartbeat.interval.ms": 2_000,
+            "heartbeat.interval.ms": int(HEARTBEATS * 1000),
             "max.poll.interval.ms": int(POLLS * 1000),
             "partition.assignment.strategy": self.strategy,
             "keyorder.gate": self.gate,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int]
 Headers = list[tuple[str, bytes | None]] | None
+# Seconds that a message takes at most, where its topic is not slow.
+SLOWEST = 1.5
 
 
 @dataclass(eq=False)
@@ -143,7 +145,7 @@ class Cluster:
         x = self.scheduler.rng.random()
         if x < 1 - 0.03 * self.trouble:
             return 0.0005 + 0.004 * x
-        return self.scheduler.rng.uniform(0.05, 1.5)
+        return self.scheduler.rng.uniform(0.05, SLOWEST)
 
     def chance(self, fault: str, probability: float) -> bool:
         """Whether a fault strikes now; counted when it does."""

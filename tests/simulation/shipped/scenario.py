@@ -16,14 +16,17 @@ from keyorder.connector.verify.verdict import Verdict, judge
 from keyorder.errors import KeyorderError
 from keyorder.partitioner.records.control_records import decode_record, timeline_key
 from keyorder.partitioner.timeline import Timeline
-from simulation.shipped.applications import SERVERS, SESSION, TOPIC, Habits, Member, Writer
-from simulation.shipped.broker import Cluster, Log, Place
+from simulation.shipped.applications import HEARTBEATS, SERVERS, SESSION, TOPIC, Habits, Member, Writer
+from simulation.shipped.broker import SLOWEST, Cluster, Log, Place
 from simulation.shipped.client import connect_to
 from simulation.shipped.coordinator import Group
 from simulation.shipped.scheduler import HistoryFailed, Process, Scheduler, Task, sleep, take_place
 
 #: Virtual seconds: how long all may last, and how long after the faults have stopped.
 _CALM, _PATIENCE = 150.0, 400.0
+# How long a member is frozen with a batch in hand, at most. Beyond its session the rest of the batch is another member's,
+# whatever we do; and its session is over when a slow message is the next that its coordinator hears after a freeze.
+_IN_A_BATCH = SESSION - HEARTBEATS - SLOWEST - 0.1
 
 
 @dataclass
@@ -315,9 +318,8 @@ class Scenario:
         elif cluster.chance("member frozen", 0.01) and alive:
             frozen = rng.choice(alive)
             single, until = self.habits[frozen.group].batch == 1, frozen.process.frozen_until
-            seconds = rng.choice((0.5, 3.0, 9.0 if single else 4.0))
-            # Beyond its session the rest of a batch in the application's hands is another member's, whatever we do. Two that
-            # follow each other closely add up.
+            seconds = rng.choice((0.5, 3.0, 9.0) if single else (0.5, 1.5, _IN_A_BATCH))
+            # Two that follow each other closely add up.
             if single or not until or until + SESSION <= self.scheduler.now:
                 frozen.process.freeze(seconds)
         elif cluster.chance("writer killed", 0.008):
