@@ -50,9 +50,10 @@ def _ended(running: dict[int, tuple[int, IO[bytes]]]) -> bool:
     seed, said = running.pop(child)
     with said:
         said.seek(0)
-        sys.stdout.write(said.read().decode())
-    if status and status != 256:
-        print(json.dumps({"seed": seed, "good": False, "said": f"SEED={seed}: ended by {status}"}))
+        outcome = said.read().decode()
+    # One that could not begin, or was killed, is a bad one too.
+    row = {"seed": seed, "good": False, "said": f"SEED={seed}: ended by {status}, before its verdict"}
+    sys.stdout.write(outcome or json.dumps(row) + "\n")
     sys.stdout.flush()
     return not status
 
