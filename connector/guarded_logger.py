@@ -1,9 +1,50 @@
-"""Logging on threads that others depend on: what the application's handlers and filters raise ends none of them."""
+"""Logging on threads that others depend on, and within the client library's calls, which are in the middle of something."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
+from typing import Any
+
+# A call whose result the interpreter looks at: it fails where an exception is there already.
+_LOOKED_AT = partial(int)
+
+
+def taken() -> BaseException | None:
+    """An exception that is set although no call has failed, taken away; None as a rule.
+
+    The client library sets that of a fatal error, and then serves what else there is, lines of its log among it. Python code
+    would run with it, fail at some call, and lose it in the next `except`. confluent-kafka 2.16, `error_cb`.
+    """
+    try:
+        _LOOKED_AT()
+    except SystemError as shown:
+        return shown.__cause__ or shown
+    return None
+
+
+class PassingLogger:
+    """An application's `logger` as a client's setting: what the client library has raised goes on when a line is logged."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def log(self, *arguments: object) -> None:
+        """Called from within the client's `poll()`. Raises what the logger does: the application's call ends with it."""
+        raised = taken()
+        try:
+            self._logger.log(*arguments)
+        finally:
+            if raised is not None:
+                raise raised
+
+
+def passing(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, with the application's `logger`, if it has given one, as a PassingLogger."""
+    logger = config.get("logger")
+    return dict(config) if logger is None else {**config, "logger": PassingLogger(logger)}
 
 
 class GuardedLogger:
@@ -24,9 +65,12 @@ class GuardedLogger:
         self.log(logging.WARNING, text, *args, stacklevel=3)
 
     def log(self, level: int, text: str, *args: object, stacklevel: int = 2) -> None:
-        """As Logger.log."""
+        """As Logger.log. Raises what the client library has raised before it called, and nothing else."""
+        raised = taken()
         try:
             self._logger.log(level, text, *args, stacklevel=stacklevel)
         except Exception:
             with suppress(Exception):  # there may be no standard error
                 logging.Handler().handleError(logging.makeLogRecord({"msg": text, "args": args}))
+        if raised is not None:
+            raise raised

@@ -18,6 +18,7 @@ from ..config import chosen, connection_of, consumer_settings, given
 from ..extras import needs_extra
 from ..figures import ConsumerFigures, shown
 from ..forked import not_freed_in_children
+from ..guarded_logger import passing
 from ..interruptible import take_each
 from ..link import ClusterLink
 from ..never_made import never_made
@@ -103,7 +104,7 @@ class OrderedConsumer(  # type: ignore[misc]  # one signature of commit() for th
         self._callers = Callers()
         self._closed = True  # until there is something to close: what follows may raise
         self._closing = self._close_later = False
-        self._raw = Consumer(wrapped(theirs, callbacks.told_event))
+        self._raw = Consumer(wrapped(passing(theirs), callbacks.told_event))
         self._refresher = MetadataRefresher(self._raw)
         connection = connection_of(theirs)
         self._link = ClusterLink(connection)

@@ -20,6 +20,7 @@ from ..config import connection_of, given, producer_settings
 from ..extras import needs_extra
 from ..figures import ProducerFigures, shown
 from ..forked import not_freed_in_children
+from ..guarded_logger import passing
 from ..interruptible import take_each
 from ..link import ClusterLink
 from ..metadata import cluster_id_of, take_id
@@ -100,7 +101,7 @@ class OrderedProducer(cimpl.Producer):
         self._on_delivery: DeliveryCallback | None = self._settings.on_delivery
         connection = connection_of(theirs)
         self._reports = Reports({name: theirs[name] for name in _EVENTS if callable(theirs.get(name))})
-        self._raw = Producer({**theirs, **self._reports.noting_events()})
+        self._raw = Producer({**passing(theirs), **self._reports.noting_events()})
         self._exclusion = Exclusion()
         self._lock = self._exclusion.lock
         self._link = ClusterLink(connection)
