@@ -1,4 +1,4 @@
-"""A fatal error of the client library is raised as what it is, also while lines of its log are handed to a logger."""
+"""A fatal error of the client library is raised as what it is, by the client that it belongs to and by no other one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
+from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.config import connection_of
 from keyorder.connector.guarded_logger import PassingLogger
+from keyorder.errors import NotAuthorizedError
 from support.cluster import KafkaUnderTest
-from support.rights import Right, grant_exactly
+from support.groups import group_config, read
+from support.rights import Right, grant_exactly, rights
 
 
 class Lines(logging.Handler):
@@ -55,3 +58,25 @@ def test_a_fatal_error_is_not_lost_behind_a_line_of_the_log(
         raised.append(caught.value.args[0].fatal())
     assert raised == [True] * 10
     assert lines.count > 0
+
+
+def test_a_producer_that_may_write_nothing_stops_no_consumer_of_its_process(
+    guarded: KafkaUnderTest, topic_name: str
+) -> None:
+    """Both share the client that writes control records, which gets no producer id and has failed for good."""
+    TopicAdmin(guarded.client_config()).create(topic_name, 1)
+    may = [right for right in rights() if right.role == "consumer"]
+    may += [right for right in rights() if right.role == "producer" and right.operation != "Write"]
+    grant_exactly(guarded.admin(), "app", may, {"TOPIC": topic_name, "GROUP": topic_name})
+    config = {**group_config(guarded, topic_name), **guarded.client_config("app")}
+    with OrderedConsumer(config) as consumer, OrderedProducer(guarded.client_config()) as allowed:
+        consumer.subscribe([topic_name])
+        allowed.produce(topic_name, b"1", b"k")
+        read(consumer, 1)
+        for _ in range(2):
+            refused = OrderedProducer(guarded.client_config("app"))
+            with pytest.raises(NotAuthorizedError, match="_keyorder_writers"):
+                refused.produce(topic_name, b"v", b"k")
+            refused.close()
+        allowed.produce(topic_name, b"2", b"k")
+        read(consumer, 1)
