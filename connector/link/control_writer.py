@@ -47,8 +47,7 @@ class _Client:
 
     def end(self) -> None:
         """Give up what is on its way; whose it is is told why."""
-        if self.poll(0) is None:
-            self.poll(0)
+        self.poll(0)  # a fatal error comes first
         self.producer.purge()
         self.poll(0)
 
