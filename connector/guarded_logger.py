@@ -5,24 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
-# A call whose result the interpreter looks at: it fails where an exception is there already.
-_LOOKED_AT = partial(int)
-
-
-def taken() -> BaseException | None:
-    """An exception that is set although no call has failed, taken away; None as a rule.
-
-    The client library sets that of a fatal error, and then serves what else there is, lines of its log among it. Python code
-    would run with it, fail at some call, and lose it in the next `except`. confluent-kafka 2.16, `error_cb`.
-    """
-    try:
-        _LOOKED_AT()
-    except SystemError as shown:
-        return shown.__cause__ or shown
-    return None
+from .library_calls import taken
 
 
 class PassingLogger:

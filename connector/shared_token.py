@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import clock
+from .library_calls import shielded
 
 
 class SharedToken:
@@ -22,6 +23,7 @@ class SharedToken:
         self._asked_with: str | None = None
         self._shared_until = 0.0
 
+    @shielded
     def __call__(self, oauth_config: str) -> Any:
         with self._lock:
             if oauth_config != self._asked_with or _wall() >= self._shared_until:

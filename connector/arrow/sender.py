@@ -19,6 +19,7 @@ from llvmlite.binding import add_symbol
 
 from ...partitioner.errors import UsageError
 from ...partitioner.routing import HINT_HEADER
+from ..library_calls import shielded
 from . import sending_kernels as kernels
 from .delivery_counters import DeliveryCounters
 from .hashing import hash_column, key_buffers
@@ -249,6 +250,7 @@ class MessageSender:
     def close(self) -> None:
         """Nothing was opened."""
 
+    @shielded
     def _delivered(self, block: int, key_hash: int, error: KafkaError | None, message: Message) -> None:
         self.counters.count(block, 0 if error is None else error.code(), message.offset(), key_hash)
 

@@ -27,6 +27,7 @@ from .. import clock
 from ..config import connection_of
 from ..crash import crash_point
 from ..kafka_errors import meant, translate
+from ..library_calls import shielded
 from ..metadata import take_id
 from ..refusals import refusal
 from .control_topics import timeline_slot
@@ -119,6 +120,7 @@ class TimelineWriter:
         slot_topic, slot_partition = timeline_slot(self.topic)
         failures: list[tuple[KafkaError, str]] = []
 
+        @shielded
         def done(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append((error, message.topic() or slot_topic))

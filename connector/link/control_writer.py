@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ..config import connection_of
 from ..kafka_errors import meant
+from ..library_calls import shielded
 from ..metadata import get_id
 
 Told = Callable[[Any, Any], None]
@@ -51,6 +52,7 @@ class _Client:
         self.producer.purge()
         self.poll(0)
 
+    @shielded
     def _tell(self, on_delivery: Told, error: Any, message: Any) -> None:
         on_delivery(error if error is None or self.fatal is None else self.fatal, message)
 

@@ -22,6 +22,7 @@ from ..figures import ProducerFigures, shown
 from ..forked import not_freed_in_children
 from ..guarded_logger import passing
 from ..interruptible import take_each
+from ..library_calls import shielded
 from ..link import ClusterLink
 from ..metadata import cluster_id_of, take_id
 from ..never_made import is_made, never_made
@@ -245,7 +246,7 @@ class OrderedProducer(cimpl.Producer):
         self, topic: str, partition: int, key: bytes, value: bytes, on_delivery: DeliveryCallback
     ) -> None:
         """A record of keyorder's own, in the same transaction as the user's, to a topic whose layout never changes."""
-        self._raw.produce(topic, value, key, partition, on_delivery=on_delivery)
+        self._raw.produce(topic, value, key, partition, on_delivery=shielded(on_delivery))
 
     def produce_batch(
         self,

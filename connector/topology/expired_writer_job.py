@@ -16,6 +16,7 @@ from ..config import connection_of
 from ..control.control_reader import ControlMessage, ControlReader
 from ..control.control_topics import all_writer_slots, existing
 from ..kafka_errors import translate, translated
+from ..library_calls import shielded
 from ..refusals import ClusterAdmin
 from .periodic import Periodic
 
@@ -98,6 +99,7 @@ class ExpiredWriterJob(Periodic):
             )
         failures: list[KafkaError] = []
 
+        @shielded
         def done(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.config import connection_of
+from keyorder.connector.consuming.records.strays import StrayPolicy, Strays
 from keyorder.connector.guarded_logger import PassingLogger
+from keyorder.connector.link import control_writer
 from keyorder.errors import NotAuthorizedError
 from support.cluster import KafkaUnderTest
 from support.groups import group_config, read
@@ -60,6 +65,43 @@ def test_a_fatal_error_is_not_lost_behind_a_line_of_the_log(
     assert lines.count > 0
 
 
+@contextmanager
+def changing(of: type) -> Iterator[None]:
+    """Meanwhile the interpreter looks each attribute of this class up anew, and forgets an exception that it meets there.
+
+    It does so where its cache holds another name in that place, too, which is what happens in a large program.
+    """
+    done = threading.Event()
+
+    def change() -> None:
+        while not done.wait(0.0001):
+            of.changed = True  # type: ignore[attr-defined]
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        del of.changed  # type: ignore[attr-defined]
+
+
+def test_a_fatal_error_is_not_lost_behind_a_delivery_report(guarded: KafkaUnderTest, topic_name: str) -> None:
+    """The report of what the error has ended comes in the same call."""
+    cluster = guarded.admin()
+    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
+    grant_exactly(cluster, "app", [Right("producer", "topic", topic_name, "Describe")], {"TOPIC": topic_name})
+    for _ in range(10):
+        strays = Strays(guarded.client_config("app"), "g", StrayPolicy.DEAD_LETTER, topic_name)
+        strays.check()
+        strays.found(Message(topic="t", partition=1, offset=7, key=b"k", value=b"v"), 0, 1)
+        with changing(Strays), pytest.raises(NotAuthorizedError, match=topic_name):
+            strays.settle()
+        assert strays.pending
+        strays.close()
+
+
 def test_a_producer_that_may_write_nothing_stops_no_consumer_of_its_process(
     guarded: KafkaUnderTest, topic_name: str
 ) -> None:
@@ -75,7 +117,7 @@ def test_a_producer_that_may_write_nothing_stops_no_consumer_of_its_process(
         read(consumer, 1)
         for _ in range(2):
             refused = OrderedProducer(guarded.client_config("app"))
-            with pytest.raises(NotAuthorizedError, match="_keyorder_writers"):
+            with changing(control_writer._Client), pytest.raises(NotAuthorizedError, match="_keyorder_writers"):
                 refused.produce(topic_name, b"v", b"k")
             refused.close()
         allowed.produce(topic_name, b"2", b"k")

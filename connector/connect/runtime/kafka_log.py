@@ -19,6 +19,7 @@ from ... import clock
 from ...config import REFILL, connection_of
 from ...control.rights import require_write
 from ...kafka_errors import ends_partition, translate, translated
+from ...library_calls import shielded
 from ...log_offsets import LogOffsets
 from ...messages import offset_of, place_of
 from ...metadata import cluster_metadata, patiently, topic_config, wait_for_partitions
@@ -148,6 +149,12 @@ class KafkaLog:
     def write(self, records: Mapping[str, bytes | None], timeout: float = _TIMEOUT) -> None:
         """Write records and wait for the broker. Raises the translated error of the first that failed."""
         failures: list[KafkaError] = []
+
+        @shielded
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
         with self._lock:
             if self._closed:
                 raise self._ended()
@@ -158,9 +165,7 @@ class KafkaLog:
                 self._producer = Producer({**self._config, **own})
             producer = self._producer
         for key, value in records.items():
-            producer.produce(
-                self.topic, value, key, on_delivery=lambda error, _: failures.append(error) if error else None
-            )
+            producer.produce(self.topic, value, key, on_delivery=delivered)
         if producer.flush(timeout):
             raise BrokerUnreachableError(self._servers, f"write to topic {self.topic}")
         if failures:

@@ -18,6 +18,7 @@ from ....partitioner.routing import HINT_HEADER
 from ...config import connection_of
 from ...guarded_logger import GuardedLogger
 from ...kafka_errors import meant, translate
+from ...library_calls import shielded
 from ...messages import Place, offset_of, place_of
 
 _LOG = GuardedLogger("keyorder.strays")
@@ -160,6 +161,7 @@ class Strays:
     def _hand_over(self, found_at: tuple[str, int, int], message: Message) -> None:
         assert self._producer is not None
 
+        @shielded
         def delivered(error: KafkaError | None, _: Message) -> None:
             # The library may lose this call, to a signal or a fatal error: then the letter stays, and is sent once more.
             if error is None:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from .....partitioner.errors import PeerError
 from ....config import connection_of
 from ....kafka_errors import translate
+from ....library_calls import shielded
 from ....messages import offset_of
 from ..kafka_log import KafkaLog, Update
 
@@ -120,6 +121,7 @@ class LedLog(TopicLog):
         failures: list[KafkaError] = []
         offsets: list[int] = []
 
+        @shielded
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)

@@ -12,6 +12,7 @@ from .....partitioner.errors import BrokerUnreachableError
 from .....partitioner.routing import HINT_HEADER
 from ....config import connection_of
 from ....kafka_errors import translate
+from ....library_calls import shielded
 from ....messages import offset_of, place_of
 from ....refusals import ClusterAdmin
 from ..kafka_log import make_topic
@@ -87,6 +88,7 @@ class DeadLetters:
         self._producer.purge()
         self._producer.close()
 
+    @shielded
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failure = self._failure or error
