@@ -14,6 +14,7 @@ from keyorder.connector.verify.history import History
 from keyorder.connector.verify.topology import Epoch, Topology
 from keyorder.connector.verify.verdict import Verdict, judge
 from keyorder.errors import KeyorderError
+from keyorder.partitioner.gates.starts import ahead_of
 from keyorder.partitioner.records.control_records import decode_record, timeline_key
 from keyorder.partitioner.timeline import Timeline
 from simulation.shipped.applications import HEARTBEATS, SERVERS, SESSION, TOPIC, Habits, Member, Writer
@@ -392,8 +393,12 @@ class Scenario:
         for name, habits in self.habits.items():
             group = self.cluster.group(name)
             for log in self.cluster.topics[TOPIC].logs:
-                at = group.offsets.get((TOPIC, log.partition), (0, ""))[0]
-                left = [o for o in range(at, log.end) if not log.records[o].marker]
+                at, note = group.offsets.get((TOPIC, log.partition), (0, ""))
+                # Where a commit of the application's was refused and its member ended, the note says what it had processed. It
+                # is not delivered again, so that no application commits it before there is a newer record.
+                ahead = None if habits.commits == "auto" else ahead_of(note, at)
+                beyond = (o for o in range(at, log.end) if ahead is None or not ahead.covers(o))
+                left = [o for o in beyond if not log.records[o].marker]
                 visible = [o for o in left if (t := log.records[o].transaction) is None or t.ended]
                 if visible:
                     found.append(f"{name} ({habits}) has committed {at} of {log.end} on partition {log.partition}")
