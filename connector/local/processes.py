@@ -15,11 +15,16 @@ from .properties import HOST
 # Below the ranges that Linux and macOS hand to outgoing connections: while a broker is down, no
 # client's connection can take its port.
 _PORTS = range(20000, 32000)
+# Seconds. Systems give these times in whole hundredths, and some the start of the system with a fraction.
+_ROUNDED = 0.1
 
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process for certain: numbers are used again, a number with its time of birth is not."""
+    """A process for certain: numbers are used again, a number with its time of birth is not.
+
+    created: seconds from the system's start to the process's. As a time of day it would change when the clock is set.
+    """
 
     pid: int
     created: float
@@ -27,18 +32,25 @@ class ProcessId:
     @staticmethod
     def of(pid: int) -> ProcessId:
         """The identity of a running process; psutil.NoSuchProcess if it has gone."""
-        return ProcessId(pid, psutil.Process(pid).create_time())
+        return ProcessId(pid, _created(psutil.Process(pid)))
 
     def find(self) -> psutil.Process | None:
         """The process if it still runs; None if it ended, is a zombie, or its number is another's now."""
         try:
             process = psutil.Process(self.pid)
-            # Linux computes the time of birth from the boot time, which an adjusted clock moves a little.
-            if abs(process.create_time() - self.created) > 2 or process.status() == psutil.STATUS_ZOMBIE:
+            if abs(_created(process) - self.created) > _ROUNDED or process.status() == psutil.STATUS_ZOMBIE:
                 return None
         except psutil.NoSuchProcess:
             return None
         return process
+
+
+def _created(process: psutil.Process) -> float:
+    while True:
+        boot = psutil.boot_time()  # first: some versions go on with this one
+        created = process.create_time() - boot
+        if psutil.boot_time() == boot:  # else the clock was set in between
+            return created
 
 
 def terminate(processes: Iterable[ProcessId], grace: float) -> None:

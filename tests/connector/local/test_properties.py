@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,6 +214,14 @@ def test_a_number_that_is_another_process_now_is_not_touched() -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_process_is_found_when_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system computes times of birth from its boot time, and that from the clock."""
+    boot = psutil.boot_time()
+    this = ProcessId.of(os.getpid())
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot + 180)  # type: ignore[attr-defined]
+    assert this.find() is not None
 
 
 def test_free_ports_are_different_and_below_the_ephemeral_ones() -> None:
