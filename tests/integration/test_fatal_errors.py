@@ -38,14 +38,19 @@ class Lines(logging.Handler):
             self.handleError(record)
 
 
+def describes_only(guarded: KafkaUnderTest, topic: str) -> None:
+    """A topic that "app" may not write, like any other: the broker gives it no producer id."""
+    cluster = guarded.admin()
+    cluster.create_topics([NewTopic(topic, 1)])[topic].result(120)
+    grant_exactly(cluster, "app", [Right("producer", "topic", topic, "Describe")], {"TOPIC": topic})
+
+
 @pytest.mark.parametrize("whose", ["ours", "the application's"])
 def test_a_fatal_error_is_not_lost_behind_a_line_of_the_log(
     guarded: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     """The broker gives no producer id to who may write no topic. The library tells of that, and goes on to log."""
-    cluster = guarded.admin()
-    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
-    grant_exactly(cluster, "app", [Right("producer", "topic", topic_name, "Describe")], {"TOPIC": topic_name})
+    describes_only(guarded, topic_name)
     logger, lines = logging.getLogger("keyorder.librdkafka"), Lines()
     monkeypatch.setattr(logger, "handlers", [lines])
     monkeypatch.setattr(logger, "propagate", False)
@@ -72,6 +77,7 @@ def changing(of: type) -> Iterator[None]:
     It does so where its cache holds another name in that place, too, which is what happens in a large program.
     """
     done = threading.Event()
+    of.changed = True  # type: ignore[attr-defined]  # what it surrounds may be over before the thread has begun
 
     def change() -> None:
         while not done.wait(0.0001):
@@ -89,9 +95,7 @@ def changing(of: type) -> Iterator[None]:
 
 def test_a_fatal_error_is_not_lost_behind_a_delivery_report(guarded: KafkaUnderTest, topic_name: str) -> None:
     """The report of what the error has ended comes in the same call."""
-    cluster = guarded.admin()
-    cluster.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
-    grant_exactly(cluster, "app", [Right("producer", "topic", topic_name, "Describe")], {"TOPIC": topic_name})
+    describes_only(guarded, topic_name)
     for _ in range(10):
         strays = Strays(guarded.client_config("app"), "g", StrayPolicy.DEAD_LETTER, topic_name)
         strays.check()
