@@ -220,11 +220,19 @@ class ControlReader:
         return read
 
     def look(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
+        """Ask the leaders for the ends now, and from time to time whether the topics are still the same ones.
+
+        Raises as `look_at_ends` and `check_topics`.
+        """
+        look = self.look_at_ends(slots, timeout)
+        self.check_topics()
+        return look
+
+    def look_at_ends(self, slots: Iterable[Slot] | None = None, timeout: float = 10.0) -> Look:
         """Ask the leaders for the ends now. Raises BrokerUnreachableError and its kin.
 
         Raises TimelineRegressionError where a slot ends below what was read of it, and goes on doing so: a new leader's
-        watermark is behind for a moment only, but a control topic that was made again has lost what everybody goes by. One
-        that has grown past that since shows by its topic id, which is asked for every ten seconds.
+        watermark is behind for a moment only, but a control topic that was made again has lost what everybody goes by.
         """
         asked = list(self._next if slots is None else slots)
         given_up_at = clock.now() + BEHIND_S
@@ -233,12 +241,20 @@ class ControlReader:
             ends = self._offsets.stable_ends(asked, timeout)
             behind = [slot for slot, end in ends.items() if end < self._next.get(slot, 0)]
             if not behind:
-                if self._topics.due(began):
-                    self._topics.check(ClusterAdmin(self._config), {topic for topic, _ in asked}, began)
                 return Look(began, ends)
             if began >= given_up_at:
                 raise went_back(behind[0], self._next[behind[0]], ends[behind[0]])
             time.sleep(_ASK_AGAIN)
+
+    def check_topics(self) -> None:
+        """Ask for the ids of the topics, if it is time to: every ten seconds. It takes a client that is opened for it.
+
+        A control topic that was made again and has grown past what was read shows by its id alone. Raises
+        TimelineRegressionError.
+        """
+        now = clock.now()
+        if self._topics.due(now):
+            self._topics.check(ClusterAdmin(self._config), sorted({topic for topic, _ in self._next}), now)
 
     def reached(self, look: Look) -> bool:
         """Whether everything below the look's ends has been returned by `poll`."""

@@ -239,13 +239,15 @@ class ControllerRun:
 
     def _carry_out(self, action: events.Action) -> None:
         if isinstance(action, events.WriteTimeline):
+            if self._machine.phase is events.Phase.PREPARING:
+                self._reader.check_topics()  # not later: writers hold from PREPARE on, and would for as long as this takes
             self._write(action.timeline, self._name_of(action.timeline))
         elif isinstance(action, events.EnsurePartitions):
             self._ensure_partitions(action.count, action.asked)
             crash_point("partitions-created")
             self._step(events.PartitionsReady())
         elif isinstance(action, events.LookAtWriters):
-            self._look = self._reader.look(all_writer_slots())
+            self._look = self._reader.look_at_ends(all_writer_slots())
         elif isinstance(action, events.StampWriters):
             self._stamp_writers(action.partitions)
         elif isinstance(action, events.Expel):

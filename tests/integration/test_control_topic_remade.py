@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -10,7 +12,7 @@ from confluent_kafka.admin import NewTopic
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector import clock
 from keyorder.connector.control import control_reader
-from keyorder.connector.control.control_reader import ControlReader
+from keyorder.connector.control.control_reader import ControlReader, ControlTopics
 from keyorder.connector.control.control_topics import timeline_slot
 from keyorder.partitioner.errors import KeyorderError, TimelineRegressionError
 from keyorder.partitioner.records.control_records import CONTROL_TOPIC, WRITERS_TOPIC
@@ -114,3 +116,33 @@ def stopped(call: object, timeout: float = 120.0) -> KeyorderError:
                 return error
             last = error
     raise AssertionError(f"it goes on; the last that it raised: {last!r}")
+
+
+def test_a_change_asks_for_it_before_writers_hold(
+    kafka_factory: KafkaFactory, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question needs a client of its own: writers would hold their records until it is connected and answered."""
+    monkeypatch.setattr(control_reader, "_IDENTITY_AGE", 0.0)
+    monkeypatch.setattr(control_reader, "_FIRST_IDENTITY", 0.0)
+    kafka = kafka_factory()
+    caller = threading.current_thread()
+    steps: list[str] = []
+    asked: list[str] = []
+    admin = TopicAdmin(kafka.client_config(), steps.append)
+    admin.create(topic_name, 1, config=QUICK)
+    check = ControlTopics.check
+
+    def noting(self: ControlTopics, *arguments: Any) -> None:
+        if steps and threading.current_thread() is caller:  # a producer asks on its own thread
+            asked.append(steps[-1])
+        check(self, *arguments)
+
+    monkeypatch.setattr(ControlTopics, "check", noting)
+    with OrderedProducer(kafka.client_config()) as producer:
+        producer.produce(topic_name, "v", "k")
+        assert producer.flush(120) == 0
+        asked.clear()
+        admin.expand(topic_name, 2)
+
+    assert "preparing" in asked
+    assert not {"collecting", "cutting", "committing"} & set(asked)
