@@ -242,10 +242,17 @@ class Membership:
             if number == self._round:
                 self._join()
 
+        def go() -> None:
+            """An assignment that was on its way may have come meanwhile: whoever polls is told that it is lost."""
+            if self.owned:
+                self._client.event(gone)
+            else:
+                gone()
+
         if self.owned:
-            self._client.event(gone)
+            go()
         else:
-            self._scheduler.after(0.1, on_process, self._client.process, gone)
+            self._scheduler.after(0.1, on_process, self._client.process, go)
 
     # What runs beside the poll.
 
