@@ -36,6 +36,13 @@ def make_again(kafka: KafkaUnderTest, topic: str, *records: tuple[int, int]) -> 
         assert producer.flush(120) == 0
 
 
+@pytest.fixture
+def always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may ask for the ids of the control topics does so each time."""
+    monkeypatch.setattr(control_reader, "_IDENTITY_AGE", 0.0)
+    monkeypatch.setattr(control_reader, "_FIRST_IDENTITY", 0.0)
+
+
 @pytest.mark.parametrize("which", [CONTROL_TOPIC, WRITERS_TOPIC])
 def test_a_running_producer_stops(kafka_factory: KafkaFactory, topic_name: str, which: str) -> None:
     """At its next renewal at the latest, with the error that readers raise."""
@@ -62,12 +69,11 @@ def test_a_running_producer_stops(kafka_factory: KafkaFactory, topic_name: str, 
         producer.close()
 
 
+@pytest.mark.usefixtures("always_asked")
 def test_a_control_topic_that_has_grown_past_what_was_read_is_noticed(
-    kafka_factory: KafkaFactory, topic_name: str, monkeypatch: pytest.MonkeyPatch
+    kafka_factory: KafkaFactory, topic_name: str
 ) -> None:
     """Its offsets say nothing then: its topic id does."""
-    monkeypatch.setattr(control_reader, "_IDENTITY_AGE", 0.0)
-    monkeypatch.setattr(control_reader, "_FIRST_IDENTITY", 0.0)
     kafka = kafka_factory()
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
     slot = timeline_slot(topic_name)
@@ -118,12 +124,11 @@ def stopped(call: object, timeout: float = 120.0) -> KeyorderError:
     raise AssertionError(f"it goes on; the last that it raised: {last!r}")
 
 
+@pytest.mark.usefixtures("always_asked")
 def test_a_change_asks_for_it_before_writers_hold(
     kafka_factory: KafkaFactory, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question needs a client of its own: writers would hold their records until it is connected and answered."""
-    monkeypatch.setattr(control_reader, "_IDENTITY_AGE", 0.0)
-    monkeypatch.setattr(control_reader, "_FIRST_IDENTITY", 0.0)
     kafka = kafka_factory()
     caller = threading.current_thread()
     steps: list[str] = []

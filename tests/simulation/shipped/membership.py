@@ -242,7 +242,7 @@ class Membership:
             if number == self._round:
                 self._join()
 
-        def go() -> None:
+        def later() -> None:
             """An assignment that was on its way may have come meanwhile: whoever polls is told that it is lost."""
             if self.owned:
                 self._client.event(gone)
@@ -250,9 +250,9 @@ class Membership:
                 gone()
 
         if self.owned:
-            go()
+            self._client.event(gone)
         else:
-            self._scheduler.after(0.1, on_process, self._client.process, go)
+            self._scheduler.after(0.1, on_process, self._client.process, later)
 
     # What runs beside the poll.
 
