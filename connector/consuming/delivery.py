@@ -37,6 +37,8 @@ _BATCH = 500
 _LARGE = 20_000
 # The library is polled at least this often, whatever waits. Seconds.
 _KEEPALIVE = 1.0
+# Of a partition that is fetched anew the library tells these again.
+_COMES_AGAIN = {KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 # Why nothing can go on is told again when a call has waited so long in vain. Seconds.
 _TELL_AGAIN = 1.0
 
@@ -190,7 +192,7 @@ class Delivery:
             check.ask(clock.now())
         wait = 0.0  # what the library says first may be there
         while check.in_doubt:
-            self._turn(wanted, wait)
+            self._turn(wanted, wait, in_doubt=True)
             self._begin()
             if self.out.event_first():
                 self._collect(1, events)
@@ -234,15 +236,19 @@ class Delivery:
         self._progress.phase = Phase.REST
         return event
 
-    def _turn(self, wanted: int, wait: float) -> None:
+    def _turn(self, wanted: int, wait: float, in_doubt: bool = False) -> None:
+        """in_doubt: only hear the library. To begin a partition would let it forget that a loss which waits there is one."""
         if self._view.failure is not None:
             raise self._view.failure  # also where no record comes: an idle reader that cannot go on would seem well
         self.move(self._members.stopped.look)
-        self._members.starts.find()
-        self._commits.flush_and_prove(self._starved)
-        self._progress.phase = Phase.MOVING
-        self._gates.open_what_may()
-        self._progress.phase = Phase.REST
+        if self._fetching.due:
+            self._fetch_anew()
+        if not in_doubt:
+            self._members.starts.find()
+            self._commits.flush_and_prove(self._starved)
+            self._progress.phase = Phase.MOVING
+            self._gates.open_what_may()
+            self._progress.phase = Phase.REST
         self._status.explain()
         # What a gate has let go must not wait for a record that follows.
         self._fetch(wanted, 0.0 if self.out.ready else wait)
@@ -297,6 +303,36 @@ class Delivery:
         if items:
             self._intake.take(items, self._last_raw)
             self._waits.came(self._last_raw)
+        self._progress.phase = Phase.REST
+        self._membership_check.served(self._last_raw)
+
+    def _fetch_anew(self) -> None:
+        """Give everything back to the client library and begin anew, as `Fetching` has found due.
+
+        A rebalance that waits there is told before, as what it is. One that comes in between is answered by what is given back.
+        """
+        fetching = self._fetching
+        self.move(fetching.stand_still)
+        self._hear()
+        self.move(fetching.give_back)
+        self._hear()
+        self.move(fetching.begin_all)
+
+    def _hear(self) -> None:
+        """Let the client library tell all that it has to tell, callbacks as well. Records are dropped: they are fetched anew."""
+        self._membership_check.served(clock.now())
+        self._progress.phase = Phase.LIBRARY
+        told: list[Message] = []
+        try:
+            while (message := self._raw.poll(0)) is not None:
+                event = message.error()
+                if event is not None and event.code() not in _COMES_AGAIN:
+                    told.append(message)
+        except SystemError as error:
+            raise_lost(error)
+        self._last_raw = clock.now()
+        if told:
+            self._intake.take(items_of(told), self._last_raw)
         self._progress.phase = Phase.REST
         self._membership_check.served(self._last_raw)
 

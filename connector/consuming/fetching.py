@@ -1,4 +1,10 @@
-"""What the client library fetches of the owned partitions: which of them, from where, and which stand still."""
+"""What the client library fetches of the owned partitions: which of them, from where, and which stand still.
+
+To give partitions back answers a revocation, also one that the library has not told of yet: it joins its group again, and
+this member may then commit what nobody here knows to be another's. To assign lets it forget that a loss is one. So in a group
+nothing is fetched anew at once, outside of a rebalance: that becomes due, and the next turn first lets the library tell what
+there is (`due`, `give_back`, `begin_all`).
+"""
 
 from __future__ import annotations
 
@@ -30,6 +36,7 @@ class Fetching:
         self.of_group: set[Place] = set()
         self._before_fetch: Callable[[list[Place]], None] = lambda places: None
         self._standing_still = False
+        self._due = self._unheard = False
         self._unsure: dict[Place, float] = {}
         self._resumed = Resumed()
         # What the library was told to pause, and has not shown since that it goes on. It keeps a pause beyond the assignment.
@@ -113,25 +120,42 @@ class Fetching:
 
         Whatever it has assigned now: an exception may have come between the call and the note of it.
         """
-        fetching = [o for o in self._owned.values() if o.fetch.running]
-        if not self._by_delta:
-            self.begin([])
-            return
-        assigned = self.raw.assignment()
-        if assigned:
-            self.raw.incremental_unassign(assigned)
-        if fetching:
-            self.begin(fetching)
+        if self.manual:
+            self.give_back()
+            self.begin_all()
+        else:
+            self._due = True
 
     def again(self, some: Iterable[PartitionState]) -> None:
         """Fetch these anew, each from where it is: the client library has stopped them, or thrown something away."""
-        some = list(some)
-        if some and self._by_delta:
-            for owned in some:
-                owned.fetch.running = False
-            self._unassign(some)
-        if some:
-            self.begin(some)
+        if list(some):
+            self.begin_anew()
+
+    @property
+    def due(self) -> bool:
+        """Whether everything is to be given back to the client library and begun anew, before it is polled for records."""
+        return self._due
+
+    @property
+    def unheard(self) -> bool:
+        """Whether partitions were given back, and the library was not heard to the end since: what it tells was answered."""
+        return self._unheard
+
+    def give_back(self) -> None:
+        """Take everything away from the client library, whatever it has."""
+        assigned = self.raw.assignment()
+        self._unheard = not self.manual
+        if not self._by_delta:
+            self.raw.assign([])
+        elif assigned:
+            self.raw.incremental_unassign(assigned)
+
+    def begin_all(self) -> None:
+        """The library was heard: let it fetch what is still owned, from where each is."""
+        fetching = [owned for owned in self._owned.values() if owned.fetch.running]
+        if fetching:
+            self.begin(fetching)
+        self._due = self._unheard = self._standing_still = False
 
     def known_end(self, owned: PartitionState) -> int:
         """An end that the log has had, by what the client library has heard last; -1 for none."""
@@ -267,10 +291,8 @@ class Fetching:
         for owned in running:
             owned.fetch.running = False
             self._resumed.over(owned.place)
-        if running and self._by_delta:
-            self.raw.incremental_unassign([TopicPartition(*owned.place) for owned in running])
-        elif running:
-            self.begin([])
+        if running:
+            self.begin_anew()
 
     def restart_at(self, owned: PartitionState, offset: int) -> None:
         """Go on from another offset, dropping what was fetched."""

@@ -190,7 +190,13 @@ class Membership:
             awaited.add(place[0])
 
     def revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
-        """Flush, commit what was processed, forget. No commit is on its way when this returns."""
+        """Flush, commit what was processed, forget. No commit is on its way when this returns.
+
+        Where it was answered before it was told, these may be another member's already: they count as lost.
+        """
+        if self._fetching.unheard:
+            self.lost(None, partitions)
+            return
         self.rebalancing = True
         if self.growth is not None:
             self.growth.revoked()

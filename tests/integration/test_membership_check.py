@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 from keyorder import OrderedConsumer, TopicAdmin
 from keyorder.partitioner.errors import KeyorderError
 from keyorder.partitioner.gates import membership
@@ -82,8 +82,73 @@ def test_one_that_was_given_up_takes_nothing_back_from_an_empty_group(
     consumer.close()
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_loss_that_waits_is_told_before_columns_begin(kafka: KafkaUnderTest, topic_name: str, strategy: str) -> None:
+    """The first consume_arrow() lets all be fetched anew: to the library that would answer the loss that it has not told."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(50)))
+    short = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 240_000, "max.poll.interval.ms": 300_000}
+    config = group_config(kafka, topic_name, enable_auto_commit=False, partition_assignment_strategy=strategy)
+    told: list[str] = []
+    with OrderedConsumer({**config, **short}) as consumer:
+        consumer.subscribe(
+            [topic_name],
+            on_revoke=lambda _, partitions: told.append("revoked"),
+            on_lost=lambda _, partitions: told.append("lost"),
+        )
+        read(consumer, 1)
+        until(lambda: not consumer.memberid(), "the library's own look at its session")
+        with OrderedConsumer(config) as other:
+            other.subscribe([topic_name])
+            read(other, 50)
+            other.commit(asynchronous=False)
+        send(kafka, topic_name, ("k0", "new"))
+
+        assert consumer.consume_arrow(1, 120).column("value").to_pylist() == [b"new"]
+        assert told == ["lost"]
+
+
+def test_a_revocation_that_waits_is_told_before_columns_begin(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """What the application has processed is committed before another member has the partition."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=QUICK)
+    send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(100)))
+    config = group_config(kafka, topic_name, partition_assignment_strategy="cooperative-sticky")
+    told: list[str] = []
+    cluster = kafka.admin()
+    values: list[bytes | None] = []
+    with OrderedConsumer({**config, "heartbeat.interval.ms": 100}) as consumer, OrderedConsumer(config) as other:
+        consumer.subscribe(
+            [topic_name],
+            on_revoke=lambda _, partitions: told.append("revoked"),
+            on_lost=lambda _, partitions: told.append("lost"),
+        )
+        values += [m.value() for m in read(consumer, 60)]
+        other.subscribe([topic_name])
+
+        def has_to_give() -> bool:
+            values.extend(m.value() for m in other.consume(10, 0.1) if m.error() is None)
+            dealt = [len(m.assignment.topic_partitions) for m in _group(cluster, topic_name).members]
+            return sorted(dealt) == [0, 1]
+
+        until(has_to_give, "a revocation that waits in the library")
+
+        def read_by_both() -> bool:
+            values.extend(consumer.consume_arrow(100, 0.1).column("value").to_pylist())
+            values.extend(m.value() for m in other.consume(100, 0.1) if m.error() is None)
+            return len(values) >= 100
+
+        until(read_by_both, "all records")
+        assert sorted(values) == sorted(f"v{n}".encode() for n in range(100))
+        assert told == ["revoked"]
+
+
+def _group(cluster: AdminClient, group: str) -> ConsumerGroupDescription:
+    described: ConsumerGroupDescription = cluster.describe_consumer_groups([group])[group].result(60)
+    return described
+
+
 def _state(cluster: AdminClient, group: str) -> ConsumerGroupState:
-    state: ConsumerGroupState = cluster.describe_consumer_groups([group])[group].result(60).state
+    state: ConsumerGroupState = _group(cluster, group).state
     return state
 
 

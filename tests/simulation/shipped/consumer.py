@@ -104,7 +104,7 @@ class Consumer(Client):
         """As the real one."""
         self.check_open()
         here().pass_turn()
-        self.changed = True
+        self._changes(gives_back=False)
         for place in list(self.fetchers):
             self._drop(place)
         self._add(partitions)
@@ -113,7 +113,7 @@ class Consumer(Client):
         """As the real one."""
         self.check_open()
         here().pass_turn()
-        self.changed = True
+        self._changes(gives_back=False)
         for p in partitions:
             if (p.topic, p.partition) in self.fetchers:
                 raise KafkaException(KafkaError(KafkaError._CONFLICT, f"{p.topic}[{p.partition}] is assigned already"))
@@ -121,18 +121,26 @@ class Consumer(Client):
 
     def unassign(self) -> None:
         """As the real one."""
-        self.assign([])
+        self.check_open()
+        here().pass_turn()
+        self._changes(gives_back=True)
+        for place in list(self.fetchers):
+            self._drop(place)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """As the real one."""
         self.check_open()
         here().pass_turn()
-        self.changed = True
+        self._changes(gives_back=True)
         for p in partitions:
             if (p.topic, p.partition) not in self.fetchers:
                 raise KafkaException(KafkaError(KafkaError._INVALID_ARG, f"{p.topic}[{p.partition}] is not assigned"))
         for p in partitions:
             self._drop((p.topic, p.partition))
+
+    def _changes(self, gives_back: bool) -> None:
+        self.changed = True
+        self.members.changed(gives_back)
 
     def _add(self, partitions: list[TopicPartition]) -> None:
         for p in partitions:

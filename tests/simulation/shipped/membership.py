@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -13,6 +14,19 @@ if TYPE_CHECKING:
     from simulation.shipped.consumer import Consumer
 
 Callback = Callable[[Any, list[TopicPartition]], None]
+
+
+@dataclass(eq=False)
+class Revocation:
+    """What is taken away and was not told of yet. places: the partitions, by what is owned then; None where it is over.
+
+    ended: told or answered, whichever comes first. answered: what it was when the application answered without having heard.
+    """
+
+    places: Callable[[], set[Place] | None]
+    lost: bool
+    ended: Callable[[], None]
+    answered: set[Place] | None = None
 
 
 class Membership:
@@ -36,7 +50,8 @@ class Membership:
         self._callbacks: tuple[Callback | None, ...] = (None, None, None)
         self._link = Link(client.cluster, client.process)
         self._round = 0
-        self._leads = self._joining = self._revoking = False
+        self._leads = self._joining = self._revoking = self._telling = False
+        self._untold: Revocation | None = None
         self._counts: dict[str, int] = {}
         self.polled_at = 0.0
         self._gone_quiet = self._postponed = False
@@ -75,7 +90,41 @@ class Membership:
         owned = set(self.owned)
         self._leave()
         if owned:
-            self._client.event(lambda: self._take_away(owned, lost=False))
+            self._announce(Revocation(lambda: set(owned), False, lambda: None))
+
+    def changed(self, gives_back: bool) -> None:
+        """The application changes what is assigned. As the real one, where that is outside of a callback:
+
+        a loss that waits to be told is forgotten to be one. What gives back is taken for the answer to a revocation that waits.
+        """
+        untold = self._untold
+        if untold is None or self._telling:
+            return
+        untold.lost = False
+        if gives_back and untold.answered is None:
+            untold.answered = (untold.places() or set()) & self.owned
+            self._scheduler.note("answered before told", self.member, sorted(untold.answered))
+            self.owned -= untold.answered
+            untold.ended()
+
+    def _announce(self, revocation: Revocation) -> None:
+        """Tell it in the next poll."""
+        self._untold = revocation
+
+        def tell() -> None:
+            if self._untold is revocation:
+                self._untold = None
+            if revocation.answered is not None:
+                self._call_away(revocation.answered, revocation.lost)
+                return
+            places = revocation.places()
+            try:
+                if places is not None:
+                    self._take_away(places, revocation.lost)
+            finally:
+                revocation.ended()
+
+        self._client.event(tell)
 
     def close(self) -> None:
         """Leave; the revocation is heard of now."""
@@ -150,19 +199,21 @@ class Membership:
         elif self._cooperative:
             gone, new = self.owned - assignment, assignment - self.owned
             if gone:
-                self._client.event(lambda: self._revoke(number, gone, new))
+                self._revoke(number, gone, new)
             else:
                 self._client.event(lambda: self._give(number, new))
         else:
             self._client.event(lambda: self._give(number, assignment))
 
     def _revoke(self, number: int, gone: set[Place], new: set[Place]) -> None:
-        if number == self._round:
-            self._take_away(gone & self.owned, lost=False)
-            if number == self._round and new:
+        def ended() -> None:
+            if number == self._round and new and revocation.answered is None:
                 self._give(number, new)
             if number == self._round:
                 self._join()
+
+        revocation = Revocation(lambda: set(gone) if number == self._round else None, False, ended)
+        self._announce(revocation)
 
     def _give(self, number: int, places: set[Place]) -> None:
         if number != self._round or not self._topics:
@@ -171,9 +222,12 @@ class Membership:
         self.owned |= places
         self._scheduler.note("assigned", self.member, sorted(places))
         partitions = [TopicPartition(*place) for place in sorted(places)]
-        client.changed = False
-        if self._callbacks[0] is not None:
-            self._callbacks[0](client, partitions)
+        client.changed, self._telling = False, True
+        try:
+            if self._callbacks[0] is not None:
+                self._callbacks[0](client, partitions)
+        finally:
+            self._telling = False
         if not client.changed:
             (client.incremental_assign if self._cooperative else client.assign)(partitions)
         if self._postponed:
@@ -192,16 +246,19 @@ class Membership:
         places &= self.owned
         if not places and self._cooperative:
             return
+        self._call_away(places, lost)
+
+    def _call_away(self, places: set[Place], lost: bool) -> None:
         client = self._client
         self._scheduler.note("lost" if lost else "revoked", self.member, sorted(places))
         partitions = [TopicPartition(*place) for place in sorted(places)]
-        client.changed, self.going = False, places
+        client.changed, self.going, self._telling = False, places, True
         callback = self._callbacks[2] if lost and self._callbacks[2] is not None else self._callbacks[1]
         try:
             if callback is not None:
                 callback(client, partitions)
         finally:
-            self.owned, self.going = self.owned - places, set()
+            self.owned, self.going, self._telling = self.owned - places, set(), False
         if not client.changed:
             if self._cooperative:
                 here = [p for p in partitions if (p.topic, p.partition) in client.fetchers]
@@ -217,13 +274,12 @@ class Membership:
             self._revoking = True
             number = self._round
 
-            def give_up() -> None:
+            def ended() -> None:
                 self._revoking = False
                 if number == self._round:
-                    self._take_away(set(self.owned), lost=False)
                     self._join()
 
-            self._client.event(give_up)
+            self._announce(Revocation(lambda: set(self.owned) if number == self._round else None, False, ended))
 
     def _lost(self, code: int) -> None:
         """The coordinator does not know this member any more. What is forgotten is what it has called wrong, no more."""
@@ -235,22 +291,23 @@ class Membership:
         elif code == KafkaError.ILLEGAL_GENERATION:
             self.generation = -1
 
-        def gone() -> None:
+        def ended() -> None:
             self._revoking = False
-            if self.owned:
-                self._take_away(set(self.owned), lost=True)
             if number == self._round:
                 self._join()
+
+        def gone() -> None:
+            self._announce(Revocation(lambda: set(self.owned) or None, True, ended))
 
         def later() -> None:
             """An assignment that was on its way may have come meanwhile: whoever polls is told that it is lost."""
             if self.owned:
-                self._client.event(gone)
-            else:
                 gone()
+            else:
+                ended()
 
         if self.owned:
-            self._client.event(gone)
+            gone()
         else:
             self._scheduler.after(0.1, on_process, self._client.process, later)
 
@@ -279,14 +336,11 @@ class Membership:
 
         def back() -> None:
             # It joins again when it has lost what it had, not before: else it would claim that it owns it.
-            try:
-                self._take_away(owned, lost=True)
-            finally:
-                self._gone_quiet = False
-                if number == self._round:
-                    self._join()
+            self._gone_quiet = False
+            if number == self._round:
+                self._join()
 
-        self._client.event(back)
+        self._announce(Revocation(lambda: set(owned), True, back))
         error = KafkaError(KafkaError._MAX_POLL_EXCEEDED)
         self._scheduler.note("quiet", Message(error=error).error())
 
