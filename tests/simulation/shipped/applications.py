@@ -12,6 +12,7 @@ from keyorder import OrderedConsumer, OrderedProducer
 from keyorder.connector.consuming.listener import KeyRebalanceListener
 from keyorder.connector.verify.events import Kind, Value, decode_value, encode_value
 from keyorder.errors import KeyBlockedError, KeyorderError
+from simulation.shipped.consumer import Interrupted
 from simulation.shipped.scheduler import Process, here, sleep
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ class Member:
                     sleep(POLLS + 5)
             except OnPurpose:
                 self._raised -= 1
+            except Interrupted:
+                if here().rng.random() < 0.3 and not self.scenario.calm:
+                    sleep(POLLS + 5)  # and meanwhile it is a member no more
             except (KafkaException, KeyorderError) as error:
                 self._forgive(error)
         if habits.commits not in ("auto", "stored"):
@@ -190,7 +194,7 @@ class Member:
                 self._forgive(error)
         try:
             consumer.close()
-        except OnPurpose:
+        except (OnPurpose, Interrupted):
             pass
         self.over = True
 

@@ -17,6 +17,10 @@ from simulation.shipped.scheduler import Task, here, task_here
 Callback = Callable[[Any, list[TopicPartition]], None]
 
 
+class Interrupted(Exception):
+    """Of a signal's handler, inside of a call: what the library was about to hand over is thrown away."""
+
+
 class Consumer(Client):
     """As confluent_kafka.Consumer, as far as the product uses it."""
 
@@ -82,6 +86,8 @@ class Consumer(Client):
             scheduler.park(None if left == inf else left, "poll")
             self._waiting.remove(me)
         self.members.polled_at = scheduler.now
+        if self.members.subscribed and self.cluster.trouble and self.cluster.chance("interrupted", 0.005):
+            raise Interrupted
         return taken
 
     def _next(self) -> Message | None:

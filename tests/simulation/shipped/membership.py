@@ -64,6 +64,11 @@ class Membership:
     def _scheduler(self) -> Any:
         return self._client.cluster.scheduler
 
+    @property
+    def subscribed(self) -> bool:
+        """Whether there is a subscription."""
+        return bool(self._topics)
+
     def subscribe(self, topics: list[str], *callbacks: Callback | None) -> None:
         """Join; a membership that is there stays one."""
         begins = not self._topics
