@@ -37,8 +37,6 @@ _BATCH = 500
 _LARGE = 20_000
 # The library is polled at least this often, whatever waits. Seconds.
 _KEEPALIVE = 1.0
-# Of a partition that is fetched anew the library tells these again.
-_COMES_AGAIN = {KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 # Why nothing can go on is told again when a call has waited so long in vain. Seconds.
 _TELL_AGAIN = 1.0
 
@@ -262,9 +260,8 @@ class Delivery:
         """Let the client library hand over what it has, into the intake, and call its callbacks."""
         fetching = self._fetching
         now = clock.now()
-        silent = fetching.silent(now)
-        if silent:
-            self.move(lambda: fetching.again(silent))
+        if fetching.silent(now):
+            self.move(fetching.begin_anew)
         if fetching.may_stand_still(now):
             self.move(lambda: fetching.tell_again(self._idle))
         if not self.out.waiting:
@@ -319,14 +316,16 @@ class Delivery:
         self.move(fetching.begin_all)
 
     def _hear(self) -> None:
-        """Let the client library tell all that it has to tell, callbacks as well. Records are dropped: they are fetched anew."""
+        """Let the client library tell all that it has to tell, callbacks as well.
+
+        Records, and what is said of positions, are dropped: they come again with what is fetched anew.
+        """
         self._membership_check.served(clock.now())
         self._progress.phase = Phase.LIBRARY
         told: list[Message] = []
         try:
             while (message := self._raw.poll(0)) is not None:
-                event = message.error()
-                if event is not None and event.code() not in _COMES_AGAIN:
+                if tells_of_no_position(message):
                     told.append(message)
         except SystemError as error:
             raise_lost(error)
@@ -349,7 +348,8 @@ class Delivery:
             # Only what is missing: to fetch everything again would never end under a signal every 20 ms.
             thrown_away = fetching.thrown_away(self.columns is not None and self.columns.in_hand)
             self.out.drop_unjudged({owned.place for owned in thrown_away})
-            fetching.again(thrown_away)
+            if thrown_away:
+                fetching.begin_anew()
         else:
             self.out.drop_all()
             for owned in self._assignment.owned.values():

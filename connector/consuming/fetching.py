@@ -126,11 +126,6 @@ class Fetching:
         else:
             self._due = True
 
-    def again(self, some: Iterable[PartitionState]) -> None:
-        """Fetch these anew, each from where it is: the client library has stopped them, or thrown something away."""
-        if list(some):
-            self.begin_anew()
-
     @property
     def due(self) -> bool:
         """Whether everything is to be given back to the client library and begun anew, before it is polled for records."""
@@ -256,7 +251,7 @@ class Fetching:
         if silent:
             self.raw.resume([TopicPartition(*owned.place) for owned in silent])
         if anew and idle:  # else it may be there, behind records of others
-            self.again(anew)
+            self.begin_anew()
 
     def _still_running(self, places: list[Place]) -> list[PartitionState]:
         found = []
@@ -302,7 +297,7 @@ class Fetching:
             # What was skipped counts as done with when the application has stored or committed all that it was given.
             owned.processed, owned.record_end, owned.seen.eof = processed, record_end, offset
         if owned.fetch.running:
-            self.again([owned])  # no seek: the client library has stopped a partition whose position is gone
+            self.begin_anew()  # no seek: the client library has stopped a partition whose position is gone
 
     def seek(self, owned: PartitionState, offset: int) -> None:
         """The application's seek: the position becomes what it says."""
@@ -315,7 +310,7 @@ class Fetching:
                 owned.fetch.taken = -1
                 self.raw.seek(TopicPartition(*owned.place, offset))
             except KafkaException:
-                self.again([owned])  # the client library has stopped it
+                self.begin_anew()  # the client library has stopped it
 
     def hold(self, owned: PartitionState) -> None:
         """Stand still: what waits behind its gate fills the memory that it may take."""

@@ -15,6 +15,9 @@ from support.holding import until
 # So that the library itself does not find out: a heartbeat is what tells it.
 DEAF = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 200_000, "max.poll.interval.ms": 300_000}
 
+# No heartbeat before the session is over: nobody tells the library.
+SHORT = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 240_000, "max.poll.interval.ms": 300_000}
+
 
 @pytest.mark.kip("K903-16", "C-10")
 @pytest.mark.parametrize(("columns", "assigned"), [(False, False), (True, False), (False, True)])
@@ -56,10 +59,8 @@ def test_one_that_was_given_up_takes_nothing_back_from_an_empty_group(
     """Its session was over within five seconds; another member has read all since then, and left."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
     send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(50)))
-    # No heartbeat before the session is over: nobody tells the library.
-    short = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 240_000, "max.poll.interval.ms": 300_000}
     config = group_config(kafka, topic_name, enable_auto_commit=False, partition_assignment_strategy=strategy)
-    consumer = OrderedConsumer({**config, **short})
+    consumer = OrderedConsumer({**config, **SHORT})
     consumer.subscribe([topic_name])
     first = read(consumer, 1)[0]
     cluster = kafka.admin()
@@ -87,15 +88,10 @@ def test_a_loss_that_waits_is_told_before_columns_begin(kafka: KafkaUnderTest, t
     """The first consume_arrow() lets all be fetched anew: to the library that would answer the loss that it has not told."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
     send(kafka, topic_name, *((f"k{n}", f"v{n}") for n in range(50)))
-    short = {"session.timeout.ms": 4_000, "heartbeat.interval.ms": 240_000, "max.poll.interval.ms": 300_000}
     config = group_config(kafka, topic_name, enable_auto_commit=False, partition_assignment_strategy=strategy)
     told: list[str] = []
-    with OrderedConsumer({**config, **short}) as consumer:
-        consumer.subscribe(
-            [topic_name],
-            on_revoke=lambda _, partitions: told.append("revoked"),
-            on_lost=lambda _, partitions: told.append("lost"),
-        )
+    with OrderedConsumer({**config, **SHORT}) as consumer:
+        subscribe(consumer, topic_name, told)
         read(consumer, 1)
         until(lambda: not consumer.memberid(), "the library's own look at its session")
         with OrderedConsumer(config) as other:
@@ -117,11 +113,7 @@ def test_a_revocation_that_waits_is_told_before_columns_begin(kafka: KafkaUnderT
     cluster = kafka.admin()
     values: list[bytes | None] = []
     with OrderedConsumer({**config, "heartbeat.interval.ms": 100}) as consumer, OrderedConsumer(config) as other:
-        consumer.subscribe(
-            [topic_name],
-            on_revoke=lambda _, partitions: told.append("revoked"),
-            on_lost=lambda _, partitions: told.append("lost"),
-        )
+        subscribe(consumer, topic_name, told)
         values += [m.value() for m in read(consumer, 60)]
         other.subscribe([topic_name])
 
@@ -140,6 +132,15 @@ def test_a_revocation_that_waits_is_told_before_columns_begin(kafka: KafkaUnderT
         until(read_by_both, "all records")
         assert sorted(values) == sorted(f"v{n}".encode() for n in range(100))
         assert told == ["revoked"]
+
+
+def subscribe(consumer: OrderedConsumer, topic: str, told: list[str]) -> None:
+    """told: gets a word for each loss of partitions."""
+    consumer.subscribe(
+        [topic],
+        on_revoke=lambda _, partitions: told.append("revoked"),
+        on_lost=lambda _, partitions: told.append("lost"),
+    )
 
 
 def _group(cluster: AdminClient, group: str) -> ConsumerGroupDescription:

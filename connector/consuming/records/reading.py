@@ -274,7 +274,7 @@ class Intake:
         timeline = self._assignment.view(owned.topic).timeline
         if owned.fetched >= low:
             # The log was asked when its end, or its start, lay elsewhere. The library has stopped the partition.
-            self._assignment.fetching.again([owned])
+            self._assignment.fetching.begin_anew()
         elif self._settings.start_at_latest is None and is_gone(timeline, owned.partition, owned.fetched, low):
             self._out.ready.append(message)
         else:

@@ -111,8 +111,7 @@ class Consumer(Client):
         self.check_open()
         here().pass_turn()
         self._changes(gives_back=False)
-        for place in list(self.fetchers):
-            self._drop(place)
+        self._drop_all()
         self._add(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -130,8 +129,7 @@ class Consumer(Client):
         self.check_open()
         here().pass_turn()
         self._changes(gives_back=True)
-        for place in list(self.fetchers):
-            self._drop(place)
+        self._drop_all()
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """As the real one."""
@@ -159,6 +157,10 @@ class Consumer(Client):
                 elif self.reset in ("latest", "largest", "end"):
                     fetcher.begin = OFFSET_END
             fetcher.fetch()
+
+    def _drop_all(self) -> None:
+        for place in list(self.fetchers):
+            self._drop(place)
 
     def _drop(self, place: Place) -> None:
         self.fetchers.pop(place).stop()
@@ -373,6 +375,5 @@ class Consumer(Client):
             return
         here().pass_turn()
         self.members.close()
-        for place in list(self.fetchers):
-            self._drop(place)
+        self._drop_all()
         self.closed = True
