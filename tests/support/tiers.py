@@ -32,6 +32,7 @@ LONG = (
     "tests/connector/arrow/test_produce_arrow.py",
     "tests/connector/connect/jvm/",
     "tests/connector/connect/test_quickstart.py",
+    "tests/connector/connect/test_rest_parity.py",
     "tests/connector/test_forget_job.py",
     "tests/connector/test_logging.py",
     "tests/faults/",

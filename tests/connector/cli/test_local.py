@@ -90,6 +90,7 @@ def test_up_status_and_down_tell_the_truth(keyorder: Run) -> None:
     assert status["brokers"][0]["pid"] is None
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @on_processes
 def test_three_brokers_on_ports_of_choice(keyorder: Run, tmp_path: Path) -> None:

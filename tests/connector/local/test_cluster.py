@@ -83,6 +83,7 @@ def test_an_unknown_topic_is_not_created_by_a_client(kafka: KafkaUnderTest, topi
     ]
 
 
+@pytest.mark.long
 @starts_brokers
 @on_processes
 @pytest.mark.parametrize("version", known_versions())
@@ -159,6 +160,7 @@ def test_a_broker_that_exits_early_is_reported_with_its_log() -> None:
     cluster.wipe()
 
 
+@pytest.mark.long
 def test_a_killed_broker_of_three_is_missed_and_comes_back(kafka3: KafkaUnderTest, topic_name: str) -> None:
     """With one of three brokers killed acks=all goes on; the broker returns with its data."""
     create_topic(kafka3.admin(), topic_name)
