@@ -13,6 +13,7 @@ from keyorder.connector.connect.runtime.tasks.source_task import WorkerSourceTas
 from keyorder.connector.connect.runtime.tasks.task_base import State, TaskId, TaskSpec
 from keyorder.partitioner.errors import ConfigError
 from support.cluster import KafkaUnderTest
+from support.connect_plugins import ThreesTask
 from support.connect_rig import RestClient, committed_values, group_settings, until, worker_settings
 
 
@@ -90,6 +91,50 @@ def test_a_transaction_that_its_task_aborts_is_dropped_and_not_polled_again(
         until(lambda: offsets() == [{"next": 4}], lambda: f"all four are polled: {offsets()}")
         rest.running(topic_name, 1)
     assert committed_values(kafka, topic_name) == ["0 0", "0 2"]
+
+
+def test_a_transaction_that_its_task_has_not_ended_is_committed_by_nothing_else(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by a pause, and not by a stop, which drops it. The task hears of its records when they are committed."""
+    monkeypatch.setattr(ThreesTask, "allowed", 2)
+    monkeypatch.setattr(ThreesTask, "told", [])
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    settings = group_settings(kafka, topic_name) | {
+        "plugin.classes": "support.connect_plugins:ThreesSource",
+        "exactly.once.source.support": "enabled",
+    }
+    config = {"connector.class": "ThreesSource", "topic": topic_name, "transaction.boundary": "connector"}
+    with WorkerProcess(settings, in_group=True) as process:
+        rest, path = RestClient(process.url), f"/connectors/{topic_name}"
+
+        def acknowledged(count: int) -> None:
+            metrics = process.operations.herder.worker._tasks[topic_name, 0].metrics
+            until(lambda: metrics.snapshot().get("source_record_write_total") == count, f"{count} are acknowledged")
+
+        rest.ok("POST", "/connectors", {"name": topic_name, "config": config})
+        rest.running(topic_name, 1)
+        acknowledged(2)
+        rest.ok("PUT", f"{path}/pause")
+        until(lambda: rest.states(topic_name) == ("PAUSED", ["PAUSED"]), "it is paused")
+        rest.ok("PUT", f"{path}/resume")
+        rest.running(topic_name, 1)
+        assert (committed_values(kafka, topic_name), ThreesTask.told) == ([], [])
+
+        monkeypatch.setattr(ThreesTask, "allowed", 5)
+        acknowledged(5)
+        whole = ["0 0", "0 1", "0 2"]
+        until(lambda: ThreesTask.told == whole, lambda: f"the first three are committed: {ThreesTask.told}")
+        rest.ok("PUT", f"{path}/stop")
+        until(lambda: rest.states(topic_name) == ("STOPPED", []), "it is stopped")
+        assert [each["offset"] for each in rest.ok("GET", f"{path}/offsets")["offsets"]] == [{"next": 3}]
+        assert (committed_values(kafka, topic_name), ThreesTask.told) == (whole, whole)
+
+        monkeypatch.setattr(ThreesTask, "allowed", 6)
+        rest.ok("PUT", f"{path}/resume")
+        whole = [*whole, "0 3", "0 4", "0 5"]
+        until(lambda: ThreesTask.told == whole, lambda: f"all six are committed: {ThreesTask.told}")
+        assert committed_values(kafka, topic_name) == whole
 
 
 def test_offsets_of_a_source_are_read_set_and_guarded(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:

@@ -110,6 +110,38 @@ class AbortingTask(CounterTask):
         return [replace(self._record(n), key="k")]
 
 
+class ThreesSource(CounterSource):
+    """Its task ends a transaction behind every third record."""
+
+    @classmethod
+    def task_class(cls) -> type[SourceTask]:
+        return ThreesTask
+
+    def can_define_transaction_boundaries(self, config: dict[str, str]) -> bool:
+        return True
+
+
+class ThreesTask(CounterTask):
+    """Polls up to the number that a test allows. told: the values that the runtime calls committed."""
+
+    allowed: ClassVar[int] = 0
+    told: ClassVar[list[str]] = []
+
+    def poll(self) -> list[SourceRecord]:
+        transaction = self.context.transaction
+        assert transaction is not None
+        if self._next >= self.allowed:
+            self.context.wait(0.02)
+            return []
+        n, self._next = self._next, self._next + 1
+        if n % 3 == 2:
+            transaction.commit_transaction()
+        return [replace(self._record(n), key="k")]
+
+    def commit_record(self, record: SourceRecord, partition: int | None, offset: int | None) -> None:
+        self.told.append(record.value)
+
+
 class ListedSource(CounterSource):
     """Its task polls the values that a test lists, all of one key."""
 

@@ -78,7 +78,10 @@ class SourceTaskContext(Protocol):
 
 
 class TransactionContext(Protocol):
-    """Lets a source task say where its transactions end (transaction.boundary=connector)."""
+    """Lets a source task say where its transactions end (transaction.boundary=connector).
+
+    Nothing else ends one: a pause leaves it open, until `transaction.timeout.ms` of the producer, and a stop drops it.
+    """
 
     def commit_transaction(self) -> None:
         """End the transaction after the records that this `poll` returns."""
@@ -115,7 +118,10 @@ class SourceTask(Task):
         """
 
     def commit_record(self, record: SourceRecord, partition: int | None, offset: int | None) -> None:
-        """This record was acknowledged at that place, or dropped by a transform (None)."""
+        """This record was acknowledged at that place, or dropped by a transform (None).
+
+        Written in a transaction: it is committed as well. The record may be forgotten where it came from.
+        """
 
     def commit(self) -> None:
         """Offsets of records that were returned have been stored."""

@@ -68,6 +68,7 @@ class WorkerSourceTask(WorkerTask):
         self._fatal: KafkaError | None = None
         self._in_transaction = False
         self._in_this: dict[str, Mapping[str, Any]] = {}
+        self._to_tell: list[tuple[SourceRecord, int | None, int | None]] = []
 
     def execute(self, opened: ExitStack) -> None:
         spec = self.spec
@@ -105,7 +106,8 @@ class WorkerSourceTask(WorkerTask):
             if self.wanted_paused != (self._told is State.PAUSED):
                 self.tell(State.PAUSED if self.wanted_paused else State.RUNNING)
             if self.wanted_paused:
-                self._commit()
+                if self._may_commit():
+                    self._commit()
                 self._serve(0.0)
                 self.stopping.wait(0.1)
                 continue
@@ -113,9 +115,10 @@ class WorkerSourceTask(WorkerTask):
             self._send(records)
             self._serve(0.0)
             self.metrics.gauge("active_count", len(self._producer))
-            if self.boundary == "poll" or (self.boundary == "connector" and self._asked_to_end()):
-                self._commit()
-            elif self.boundary in ("none", "interval") and clock.now() >= due:
+            if self.boundary in ("poll", "connector"):
+                if self._may_commit():
+                    self._commit()
+            elif clock.now() >= due:
                 due = clock.now() + self._interval
                 self._commit()
 
@@ -180,7 +183,7 @@ class WorkerSourceTask(WorkerTask):
 
         def passed_over() -> None:
             submitted.done = True
-            self.task.commit_record(record, None, None)
+            self._settled(record, None, None)
 
         if made is None:
             passed_over()
@@ -191,7 +194,7 @@ class WorkerSourceTask(WorkerTask):
             if error is None:
                 submitted.done = True
                 self.metrics.add("source_record_write_total")
-                self.task.commit_record(record, message.partition(), offset_of(message))
+                self._settled(record, message.partition(), offset_of(message))
             elif self._failure is None and books is self._submitted:  # else its transaction was aborted: it is dropped
                 self._fatal = error
                 failure = translate(error, "write", f"topic {changed.topic}")
@@ -206,6 +209,13 @@ class WorkerSourceTask(WorkerTask):
             self.metrics.add("total_record_errors")
             self._skip(refused)
             passed_over()
+
+    def _settled(self, record: SourceRecord, partition: int | None, offset: int | None) -> None:
+        """Tell the task of a record. Acknowledged inside a transaction it may be dropped yet: then once that is committed."""
+        if self._offsets_topic is not None:
+            self._to_tell.append((record, partition, offset))
+        else:
+            self.task.commit_record(record, partition, offset)
 
     def _topic_there(self, topic: str) -> bool:
         """Whether the topic is there. As in Kafka Connect a missing one is waited for; False when the task is to stop."""
@@ -265,6 +275,10 @@ class WorkerSourceTask(WorkerTask):
 
     # -- committing ----------------------------------------------------------------------------------------------
 
+    def _may_commit(self) -> bool:
+        """A transaction whose task says where it ends is committed only there: not by a pause, and not at the end."""
+        return self.boundary != "connector" or self._asked_to_end()
+
     def _commit(self) -> None:
         if self._offsets_topic is not None:
             if self._in_this:
@@ -301,6 +315,9 @@ class WorkerSourceTask(WorkerTask):
         self._in_transaction = False
         self._in_this.clear()
         self._submitted.take_due()
+        told, self._to_tell = self._to_tell, []
+        for settled in told:
+            self.task.commit_record(*settled)
         self.metrics.add("offset_commit_completed_total")
         self.metrics.measure("offset_commit", clock.now() - since)
         self.task.commit()
@@ -332,9 +349,14 @@ class WorkerSourceTask(WorkerTask):
             raise TransactionError(f"could not {what} task {self.where}: {raised}") from raised
 
     def _end(self) -> None:
-        """Gracefully: everything sent is acknowledged and its offsets are stored. After a failure: nothing more is."""
+        """Gracefully: everything sent is acknowledged and its offsets are stored. After a failure: nothing more is.
+
+        A transaction that its task has not ended is dropped, and polled again.
+        """
         try:
-            if not self.failed:
+            if not self.failed and not self._may_commit():
+                self._abort_quietly()
+            elif not self.failed:
                 self._producer.flush(_TIMEOUT)
                 self._serve(0.0)
                 self._commit()
