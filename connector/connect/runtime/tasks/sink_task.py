@@ -94,8 +94,7 @@ class WorkerSinkTask(WorkerTask):
             self._follow_pause()
             if self.holding and not self._pending and not self.wanted_paused:
                 self._hold(False)  # what was to be put again has gone to another task
-            if self.context.rewinds:
-                self._rewind()
+            self._rewind()
             now = clock.now()
             if now >= next_commit or self.context.commit_requested:
                 self.context.commit_requested = False
@@ -135,8 +134,11 @@ class WorkerSinkTask(WorkerTask):
 
     def _deliver(self) -> None:
         """Put what is pending. After a RetriableError the same records are put again when their time has come."""
-        while self._pending and not (self.stopping.is_set() and self._retry_at is not None):
-            if self._standstill.doubtful and not self._still_a_member():
+        while True:
+            self._rewind()  # first: what lies behind in its partition would be put before what the task goes on from
+            if not self._pending or (self.stopping.is_set() and self._retry_at is not None):
+                return
+            if not self._still_a_member():
                 return
             batch = self.routing.next_batch(self._pending)
             records = [entry.record for entry in batch if entry.record is not None]
@@ -181,6 +183,9 @@ class WorkerSinkTask(WorkerTask):
             self._hold(self.wanted_paused)
 
     def _rewind(self) -> None:
+        """Go on from where the task wants to, if it has said so."""
+        if not self.context.rewinds:
+            return
         owned = {(p.topic, p.partition) for p in self.consumer.assignment()}
         for place, offset in self.context.rewinds.items():
             if place in owned:
@@ -192,10 +197,9 @@ class WorkerSinkTask(WorkerTask):
 
     def _release(self) -> None:
         """Deliver what was parked, where somebody asked for it and the key is ours now."""
-        if self._standstill.doubtful and not self._still_a_member():
-            return
         for entry, mode in self.routing.due_releases(self.consumer.may_have):
-            self._commit()
+            if not self._still_a_member() or not self._commit():
+                return
             try:
                 count = self.routing.release(entry, mode, self._reader, self.task, self._delivered)
             except RetriableError as error:
@@ -217,6 +221,9 @@ class WorkerSinkTask(WorkerTask):
         }
         if not due:
             return True
+        if not self._still_a_member():  # before the flush: a new owner may have written in the same place
+            self.metrics.add("offset_commit_failed_total")
+            return False
         since = clock.now()
         try:
             self.routing.flush()
@@ -246,8 +253,11 @@ class WorkerSinkTask(WorkerTask):
     def _still_a_member(self) -> bool:
         """After a standstill ask the group, by the last commit once more: it takes commits from its present members alone.
 
-        False: not now. The next turn hears from the group what has become of its partitions.
+        True without asking where nothing stood still. False: not now. The next turn hears from the group what has become of
+        its partitions.
         """
+        if not self._standstill.doubtful:
+            return True
         since = clock.now()
         places = self.consumer.assignment()
         try:
@@ -260,13 +270,16 @@ class WorkerSinkTask(WorkerTask):
             failure = translate(raised.args[0], "ask after the membership in", f"group of {self.spec.id.connector}")
             if not isinstance(failure, PeerError):
                 raise failure from raised
-            _LOG.warning("task %s stood still and puts nothing before its group answers: %s", self.where, failure)
+            _LOG.warning(
+                "task %s stood still, and puts and flushes nothing before its group answers: %s", self.where, failure
+            )
             return False
         self._standstill.passed(since)
         return True
 
     def _finish(self) -> None:
         """A graceful end: what was put is flushed and committed."""
+        self._rewind()  # the next run goes on where the task wants to
         if not self._commit():
             self._commit()
 

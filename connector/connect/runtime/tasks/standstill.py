@@ -2,7 +2,7 @@
 
 A process that is stopped, swapped out or on a suspended machine wakes in the middle of its work, with records in memory
 that other members have put in the meantime. The client library learns of that with its next heartbeat, which may come after
-the next `put`. So whoever has stood still asks first.
+the next `put` or `flush`. So whoever has stood still asks first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Standstill:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the group has to be asked before anything more is put."""
+        """Whether the group has to be asked before anything more is put or flushed."""
         return self._doubtful or clock.now() - self._seen_at > self._patience
 
     def turn(self) -> None:
