@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
 from ....partitioner.errors import ConfigError
 from ...cli.connecting import is_secret, read_properties
+from ..api.java import BLANKS
 from .keys import HIDDEN
 
 _PLACEHOLDER = re.compile(r"\$\{([^:}]+):(?:([^:}]*):)?([^:}]*)\}")
@@ -110,7 +112,9 @@ class Resolver:
 
     def keep_secret(self, config: Mapping[str, str]) -> None:
         """Remember values whose names say that they are secrets, so that `redact` hides them."""
-        self._secrets.update(v for k, v in config.items() if is_secret(k) and len(v) > 3 and not _PLACEHOLDER.search(v))
+        for name, value in config.items():
+            if is_secret(name) and not _PLACEHOLDER.search(value):
+                self._hide(value)
 
     def redact(self, text: str) -> str:
         """Text that may be shown: every value that came from a provider is hidden."""
@@ -118,14 +122,23 @@ class Resolver:
             text = text.replace(secret, HIDDEN)
         return text
 
+    def trace(self, error: BaseException) -> str:
+        """The traceback of an error as it may be shown."""
+        return self.redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+
+    def _hide(self, value: str) -> None:
+        """Have `redact` hide a value, as it was read and as settings have it, which are trimmed."""
+        for form in (value, value.strip(BLANKS)):
+            if len(form) > 3:  # nothing shorter is a secret, and hiding it would blot out half of every text
+                self._secrets.add(form)
+
     def _one(self, text: str) -> str:
         def replace(match: re.Match[str]) -> str:
             provider = self._providers.get(match[1])
             if provider is None:
                 return match[0]
             value = provider.get(match[2] or "", match[3])
-            if len(value) > 3:  # nothing shorter is a secret, and hiding it would blot out half of every text
-                self._secrets.add(value)
+            self._hide(value)
             return value
 
         return _PLACEHOLDER.sub(replace, text)

@@ -63,7 +63,12 @@ class SqlSourceConnector(SourceConnector):
     ) -> None:
         now = {partition["table"]: offset["incrementing"] for partition, offset in before}
         for partition, offset in after:
-            if set(partition) != {"table"} or (offset is not None and not isinstance(offset.get("incrementing"), int)):
+            table = partition.get("table")
+            if (
+                set(partition) != {"table"}
+                or not isinstance(table, str)
+                or (offset is not None and not isinstance(offset.get("incrementing"), int))
+            ):
                 raise BadRequestError(
                     'an offset has the form {"partition": {"table": T}, "offset": {"incrementing": N}}'
                 )

@@ -158,7 +158,8 @@ class RestApp:
         return JSONResponse(result)
 
     def _failed(self, failure: Exception) -> Response:
-        message = self.operations.herder.worker.resolver.redact(str(failure))
+        resolver = self.operations.herder.worker.resolver
+        message = resolver.redact(str(failure))
         if isinstance(failure, NotFoundError):
             return error(404, message)
         if isinstance(failure, (ConnectorExistsError, RebalanceInProgressError)):
@@ -166,7 +167,7 @@ class RestApp:
         if isinstance(failure, (BadRequestError, OrderError, UsageError)):
             return error(400, message)
         if not isinstance(failure, KeyorderError):
-            _LOG.exception("a request failed")
+            _LOG.error("a request failed: %s", resolver.trace(failure))  # not `exception`, which shows everything
         return error(500, message or type(failure).__name__)
 
     async def _http_error(self, request: Request, failure: Exception) -> Response:

@@ -6,6 +6,7 @@ import base64
 import hmac
 import ipaddress
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ....partitioner.errors import ConfigError
+
+_CERTIFICATE, _KEY = "rest.ssl.certificate.location", "rest.ssl.key.location"
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,12 @@ def listener_of(parsed: Mapping[str, Any]) -> Listener | None:
     if token is not None and len(token) < 8:
         raise ConfigError("rest.token", "it is shorter than 8 characters", "use a long random one")
     secure = parts.scheme.lower() == "https"
-    files = parsed["rest.ssl.certificate.location"], parsed["rest.ssl.key.location"]
+    files = parsed[_CERTIFICATE], parsed[_KEY]
     if secure:
-        for name, file in zip(("rest.ssl.certificate.location", "rest.ssl.key.location"), files, strict=True):
+        for name, file in zip((_CERTIFICATE, _KEY), files, strict=True):
             if not file or not Path(file).is_file():
                 raise ConfigError(name, "an https:// listener needs it, and it is no file", "name a PEM file")
+        _check_pem(*files)
     if not secure and token is None and not is_loopback(host):
         raise ConfigError(
             "listeners",
@@ -62,6 +66,29 @@ def listener_of(parsed: Mapping[str, Any]) -> Listener | None:
             "listen on localhost, use https://, or set rest.token",
         )
     return Listener(host, port, files[0] if secure else None, files[1] if secure else None, token)
+
+
+def _check_pem(certificate: str, key: str) -> None:
+    """Load what the server is to load: there it would end the thread that answers. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_verify_locations(certificate)
+    except OSError as error:
+        raise ConfigError(
+            _CERTIFICATE, f"no certificate can be read from it ({_why(error)})", "name a PEM file"
+        ) from error
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: "")  # else OpenSSL asks the terminal
+    except OSError as error:
+        raise ConfigError(
+            _KEY,
+            f"it and the certificate cannot be used ({_why(error)})",
+            "name the PEM file of the certificate's key, not encrypted",
+        ) from error
+
+
+def _why(error: OSError) -> str:
+    return (error.reason if isinstance(error, ssl.SSLError) else error.strerror) or type(error).__name__
 
 
 def is_loopback(host: str) -> bool:

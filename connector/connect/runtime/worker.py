@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -137,8 +136,7 @@ class Worker:
         try:
             task = self._make(number, state, paused)
         except Exception as error:  # of a plugin's code: anything
-            trace = self.resolver.redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
-            self._listener(number, State.FAILED, trace)
+            self._listener(number, State.FAILED, self.resolver.trace(error))
             self.startups["failure"] += 1
             return
         self._ended.discard(number)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
@@ -14,6 +16,9 @@ from keyorder.connector.connect.runtime.group.state import Target
 from keyorder.connector.connect.runtime.metrics import TaskMetrics
 from keyorder.connector.connect.runtime.offsets import SubmittedRecords
 from keyorder.connector.connect.runtime.settings import connector_definition
+from keyorder.connector.connect.runtime.tasks.parking import Parked, ReleaseMode
+from keyorder.connector.connect.runtime.tasks.sink_errors import ErrorRouting
+from keyorder.connector.connect.runtime.tasks.sink_records import Entry
 from keyorder.connector.connect.runtime.tasks.standstill import Standstill
 from keyorder.connector.connect.runtime.tasks.tolerance import FailedOperation, Stage, Tolerance
 from keyorder.partitioner.layout import Layout
@@ -76,6 +81,27 @@ def test_only_an_unbroken_run_of_acknowledged_records_moves_an_offset() -> None:
     records[0].done = True
     assert submitted.take_due() == {'{"p":1}': {"o": 2}}
     assert submitted.take_due() == {}
+
+
+def test_the_reason_of_a_parked_key_hides_what_came_from_a_placeholder() -> None:
+    """When it is parked, and when it fails again as it is released: everybody who lists parked keys reads it."""
+    reasons: list[str] = []
+    place = {"topic": lambda: "t", "partition": lambda: 0, "offset": lambda: 1, "key": lambda: b"k"}
+    message: Any = SimpleNamespace(**place)
+    failure = FailedOperation(Stage.TASK_PUT, "task", "t[0]@1", ValueError("cannot log in with old-secret"))
+    parking: Any = SimpleNamespace(holds=lambda *_: False, park=lambda entry: reasons.append(entry.reason))
+    dead: Any = SimpleNamespace(send_and_locate=lambda *_: (0, 5), flush=lambda: None)
+    records: Any = SimpleNamespace(of=lambda entry: [message])
+    task: Any = SimpleNamespace(flush=lambda offsets: None)
+    reader: Any = SimpleNamespace(parked=lambda message: Entry(message, None, failure, owned=False))
+    all_tolerated = tolerance(errors_tolerance="all")
+    routing = ErrorRouting(
+        ("c", 0), all_tolerated, dead, parking, records, lambda text: text.replace("old-secret", "[hidden]")
+    )
+    routing.next_batch(deque([Entry(message, None, failure)]))
+    entry = Parked("c", "t", b"k", "1", 0, 0, 5, 0, "before")
+    routing.release(entry, ReleaseMode.REPLAY, reader, task, {})
+    assert reasons == ["TASK_PUT failed on t[0]@1: cannot log in with [hidden]"] * 2
 
 
 def test_failed_tasks_start_again_by_policy_and_no_more_often(

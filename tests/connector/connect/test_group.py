@@ -64,6 +64,20 @@ class Torn(SourceConnector):
         return False
 
 
+class Passing(Torn):
+    """Gives its task its own settings, and `more`."""
+
+    more: ClassVar[dict[str, str]] = {}
+    running: ClassVar[list[Passing]] = []
+
+    def start(self, config: dict[str, str]) -> None:
+        super().start(config)
+        self.running.append(self)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [{**self._config, **self.more}]
+
+
 class Hanging(Torn):
     """One of its methods does not return before `gate` is open."""
 
@@ -178,7 +192,7 @@ def make_group(tmp_path: Path) -> Iterator[MakeGroup]:
     made: list[Group] = []
 
     def make(refused: Sequence[str] = (), **more: str) -> Group:
-        own = ",".join(f"{__name__}:{kind.__name__}" for kind in (Unavailable, Torn, Hanging))
+        own = ",".join(f"{__name__}:{kind.__name__}" for kind in (Unavailable, Torn, Passing, Hanging))
         settings = {
             "bootstrap.servers": "127.0.0.1:1",
             "offset.storage.file.filename": str(tmp_path / "offsets.json"),
@@ -247,6 +261,73 @@ def test_a_failed_connectors_state_is_told_when_the_status_topic_can_be_written_
 
     until(refused, "its failure cannot be told")
     assert group.settled(leader) == "FAILED"
+
+
+def test_the_log_of_a_worker_that_ends_hides_secrets(
+    make_group: MakeGroup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the trace of what has ended it."""
+    group = make_group()
+    group.parts.resolver.keep_secret({"db.password": "hunter2"})
+
+    def fails() -> None:
+        raise ValueError("cannot parse hunter2")
+
+    monkeypatch.setattr(group.configs, "read_to_end", fails)
+    with group.herder() as herder:
+        assert herder.ready.wait(PATIENCE)
+    assert "hunter2" not in caplog.text
+    assert "in fails" in caplog.text
+    assert "ValueError: cannot parse [hidden]" in caplog.text
+
+
+PLACEHOLDERS = {
+    "config.providers": "env",
+    "config.providers.env.class": "EnvVarConfigProvider",
+}
+
+
+def test_a_tasks_settings_go_back_to_their_placeholders_by_name(
+    make_group: MakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that the connector has left as they were, also when a secret has changed since it started. Other settings stay."""
+    given = {"db.password": "${env:PASSWORD}", "token": "${env:TOKEN}", "retries": "${env:NUMBER}", "t": "${env:LIST}"}
+    for name, value in (("PASSWORD", "old-secret"), ("TOKEN", "old-token\n"), ("NUMBER", "1"), ("LIST", "a,b")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Passing, "more", {"task.number": "1", "t": "a", "token": "old-token", "round": "1"})
+    group = make_group(**PLACEHOLDERS)
+    group.configure("c", **given, **{"connector.class": "Passing"})
+    leader = group.leader()
+    assert group.settled(leader) == "RUNNING"
+    own = {"task.number": "1", "t": "a"}
+
+    def stored() -> dict[str, Any]:
+        leader.turn()
+        found: dict[str, Any] = group.state.tasks["c"][0][0]
+        return {name: found[name] for name in (*given, "task.number", "round")}
+
+    assert stored() == {**given, **own, "round": "1"}
+    monkeypatch.setenv("PASSWORD", "new-secret")
+    monkeypatch.setitem(Passing.more, "round", "2")
+    Passing.running[-1].context.request_task_reconfiguration()
+    until(lambda: stored()["round"] == "2", "the tasks are configured anew")
+    assert stored() == {**given, **own, "round": "2"}
+
+
+def test_a_secret_that_a_connector_gives_its_tasks_under_another_name_is_stored_as_its_placeholder(
+    make_group: MakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one of the two names says that it is a secret: what is equal by chance stays."""
+    given = {"db.password": "${env:PASSWORD}", "user": "${env:NAME}"}
+    monkeypatch.setenv("PASSWORD", "a-secret")
+    monkeypatch.setenv("NAME", "orders")
+    monkeypatch.setattr(Passing, "more", {"url": "a-secret", "user.token": "orders", "table": "orders"})
+    group = make_group(**PLACEHOLDERS)
+    group.configure("c", **given, **{"connector.class": "Passing"})
+    assert group.settled(group.leader()) == "RUNNING"
+    found: Any = group.state.tasks["c"][0][0]
+    names = ("url", "user.token", "table")
+    assert [found[name] for name in names] == ["${env:PASSWORD}", "${env:NAME}", "orders"]
 
 
 @pytest.mark.parametrize("by", ["stop", "delete"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from keyorder.connector.connect.config.configdef import ConfigDef
+from keyorder.connector.connect.config.keys import Type
 from keyorder.connector.connect.config.providers import Resolver
 from keyorder.partitioner.errors import ConfigError
 
@@ -39,6 +41,28 @@ def test_placeholders_are_resolved_and_their_values_hidden(tmp_path: Path, monke
     )
     assert resolved == {"a": "x-env-secret-y", "b": "file-secret", "c": "dir-secret", "d": "${other:z}"}
     assert found.redact("dir-secret env-secret file-secret") == "[hidden] [hidden] [hidden]"
+
+
+@pytest.mark.parametrize("mounted", ["file-secret\n", " file-secret\r\n"])
+def test_a_value_is_hidden_as_settings_have_it(tmp_path: Path, mounted: str) -> None:
+    """They are trimmed, and a file that is mounted often ends with a newline."""
+    (tmp_path / "mounted").write_text(mounted, newline="")
+    found = resolver(tmp_path)
+    resolved = found.resolve({"a": f"${{dir:{tmp_path}:mounted}}"})
+    assert resolved == {"a": mounted.replace("\r\n", "\n")}
+    value = ConfigDef().define("a", Type.STRING).parse(resolved)["a"]
+    assert found.redact(f"401 for {value}, twice") == "401 for [hidden], twice"
+    found.keep_secret({"db.password": " given-secret "})
+    assert found.redact("with given-secret") == "with [hidden]"
+
+
+def test_what_is_as_short_as_no_secret_is_not_hidden(tmp_path: Path) -> None:
+    """Not even nothing at all, which is in every text."""
+    (tmp_path / "mounted").write_text("  \n\n")
+    (tmp_path / "short").write_text("abc\n")
+    found = resolver(tmp_path)
+    found.resolve({"a": f"${{dir:{tmp_path}:mounted}}", "b": f"${{dir:{tmp_path}:short}}"})
+    assert found.redact("abcdef") == "abcdef"
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from keyorder import OrderedProducer
+from keyorder.connector.connect.config.providers import Resolver
+from keyorder.connector.connect.rest.app import RestApp
 from keyorder.connector.connect.rest.process import WorkerProcess
 from keyorder.connector.connect.rest.security import listener_of
-from keyorder.connector.connect.runtime.settings import worker_definition
+from keyorder.connector.connect.runtime.settings import standalone_definition, worker_definition
 from keyorder.partitioner.errors import ConfigError
 from support.cluster import KafkaUnderTest
 from support.connect_rig import RestClient, sink, until, worker_settings
+from support.tls import Authority
 
 
 def test_a_web_page_cannot_use_the_loopback(rest: RestClient) -> None:
@@ -61,6 +67,26 @@ def test_secrets_are_resolved_in_the_worker_alone(kafka: KafkaUnderTest, tmp_pat
         assert "[hidden]" in rest.ok("GET", f"/connectors/{topic}/tasks/0/status")["trace"]
 
 
+def test_the_log_of_a_failed_request_hides_what_came_from_a_placeholder(caplog: pytest.LogCaptureFixture) -> None:
+    """In the trace too, which the answer does not have."""
+    resolver = Resolver({})
+    resolver.keep_secret({"db.password": "hunter2"})
+    parsed = standalone_definition().parse({"bootstrap.servers": "x", "offset.storage.file.filename": "x"})
+    herder = SimpleNamespace(parsed=parsed, worker=SimpleNamespace(resolver=resolver))
+
+    def fails() -> None:
+        raise ValueError("cannot parse hunter2")
+
+    operations: Any = SimpleNamespace(herder=herder, connectors=fails)
+    request: Any = SimpleNamespace(method="GET", url=SimpleNamespace(path="/connectors"))
+    app = RestApp(operations, None, None)
+    answer = app._answer(request, app._list, b"")
+    assert json.loads(bytes(answer.body)) == {"error_code": 500, "message": "cannot parse [hidden]"}
+    assert "hunter2" not in caplog.text
+    assert "in fails" in caplog.text
+    assert "ValueError: cannot parse [hidden]" in caplog.text
+
+
 def test_a_token_guards_every_path(kafka: KafkaUnderTest, tmp_path: Path) -> None:
     """Without it, or with another one: 401, and nothing is told."""
     settings = worker_settings(kafka, tmp_path) | {"listeners": "http://127.0.0.1:0", "rest.token": "0123456789abcdef"}
@@ -91,6 +117,37 @@ def test_tls(kafka: KafkaUnderTest, tmp_path: Path) -> None:
         trusting = ssl.create_default_context(cafile=str(certificate))
         assert worker.url.startswith("https://")
         assert RestClient(worker.url, verify=trusting)("GET", "/connectors").json() == []
+
+
+SERVER, OTHER = (Authority("a CA").issue("localhost") for _ in range(2))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "named"),
+    [
+        ("no PEM", SERVER.private(), "certificate"),
+        (SERVER.certificate, "no PEM", "key"),
+        (SERVER.certificate, OTHER.private(), "key"),
+        (SERVER.certificate, SERVER.private("a password"), "key"),
+    ],
+    ids=["no certificate", "no key", "the key of another certificate", "an encrypted key"],
+)
+def test_an_https_listener_whose_files_cannot_be_used_is_refused(
+    tmp_path: Path, certificate: str, key: str, named: str
+) -> None:
+    """Before anything is bound, by the setting's name: the REST would take connections and answer none."""
+    (tmp_path / "cert.pem").write_text(certificate)
+    (tmp_path / "key.pem").write_text(key)
+    parsed = worker_definition().parse(
+        {
+            "bootstrap.servers": "x",
+            "listeners": "https://localhost:0",
+            "rest.ssl.certificate.location": str(tmp_path / "cert.pem"),
+            "rest.ssl.key.location": str(tmp_path / "key.pem"),
+        }
+    )
+    with pytest.raises(ConfigError, match=rf"rest\.ssl\.{named}\.location"):
+        listener_of(parsed)
 
 
 @pytest.mark.parametrize(

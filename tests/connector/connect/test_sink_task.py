@@ -256,7 +256,7 @@ def parking(rig: Rig) -> ErrorRouting:
         close=lambda: None,
     )
     tolerance: Any = SimpleNamespace(tolerate=True)
-    return ErrorRouting(("c", 0), tolerance, None, nothing, None)
+    return ErrorRouting(("c", 0), tolerance, None, nothing, None, str)
 
 
 def goes_on(partition: int, offset: int) -> Callable[[Sink], None]:

@@ -27,9 +27,10 @@ from keyorder.connector.connect import (
     SinkRecord,
     SourceRecord,
 )
+from keyorder.connector.connect.api.errors import BadRequestError
 from keyorder.connector.connect.api.schema import DATE, TIME, TIMESTAMP, decimal_schema
 from keyorder.connector.connect.connectors.sql_sink import SqlSinkTask
-from keyorder.connector.connect.connectors.sql_source import SqlSourceTask
+from keyorder.connector.connect.connectors.sql_source import SqlSourceConnector, SqlSourceTask
 from keyorder.connector.connect.converters.json import JsonConverter
 from support.cluster import KafkaUnderTest
 from support.connect_rig import alone, committed_values, running, until, worker_settings
@@ -314,6 +315,13 @@ def test_logical_types_become_columns_of_their_own(url: str) -> None:
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT days FROM t")).scalar() == '["2026-11-22"]'
     engine.dispose()
+
+
+@pytest.mark.parametrize("named", [["s"], {"s": 1}, 1, None], ids=str)
+def test_offsets_of_what_is_no_table_are_refused(named: Any) -> None:
+    """With what is expected: it comes from a request, and the store has tables alone."""
+    with pytest.raises(BadRequestError, match='"table": T'):
+        SqlSourceConnector().alter_offsets({}, [], [({"table": named}, {"incrementing": 1})])
 
 
 # -- the source's types ----------------------------------------------------------------------------------------------

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.connector.connect.runtime.tasks.parking import ParkingList
 from keyorder.streaming.sink.markers import Marker, encode_marker, ensure_marker_topic, marker_slot
 from support.cluster import KafkaFactory, KafkaUnderTest
 from support.connect_plugins import HandingOverTask
@@ -133,6 +136,84 @@ def test_park_key_keeps_order_around_a_failed_record_and_releases_it(
     assert MemorySink.values(name, "a") == ["1", "bad-2", "3", "4", "5", "6"]
     versions = [record.version for record in MemorySink.seen[name] if record.key == "a"]
     assert versions == sorted(versions)
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "start"),
+    [("replay", 1, 1), ("skip", 1, 1), ("replay", -1, 3)],
+    ids=["the first, replay", "the first, skip", "all"],
+)
+def test_a_key_whose_parked_records_are_gone_stays_parked_until_it_is_discarded(
+    kafka: KafkaUnderTest,
+    topic_name: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    mode: str,
+    before: int,
+    start: int,
+) -> None:
+    """Retention has deleted some, or all. What is left would pass for everything, and `skip` would leave out a wrong one."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    dead, bad = f"{topic_name}-dlq", f"bad-{topic_name}"
+    config = {
+        "connector.class": "MemorySink",
+        "topics": topic_name,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": dead,
+        "errors.deadletterqueue.topic.replication.factor": "1",
+    }
+    produce(kafka, topic_name, [("a", bad), ("a", "2"), ("a", "3"), ("b", "1")])
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        worker.create(topic_name, config)
+        until(lambda: committed(worker, topic_name) == 4, "a is parked")
+        admin, place = AdminClient(kafka.client_config()), TopicPartition(dead, 0, before)
+        admin.delete_records([place])[place].result(120)
+        MemorySink.good.add(bad)
+
+        parked = worker.parked(topic_name)
+        worker.release(topic_name, topic_name, b"a", mode)
+        until(lambda: f"{dead}[0] begins at offset {start}" in caplog.text, "the release is refused")
+        assert "mode discard" in caplog.text
+        assert worker.parked(topic_name) == parked
+        worker.restart_task(topic_name, 0)  # the request is gone: it is not refused once more
+        produce(kafka, topic_name, [("a", "4"), ("b", "2")])
+        until(lambda: MemorySink.values(topic_name, "b") == ["1", "2"], "the task goes on")
+        with closing(ParkingList(kafka.client_config(), "connect-parked", 1, topic_name)) as listed:
+            assert list(listed.releases()) == []
+        assert caplog.text.count("begins at offset") == 1
+
+        worker.release(topic_name, topic_name, b"a", "discard")
+        until(lambda: worker.parked(topic_name) == [], "a is free")
+        produce(kafka, topic_name, [("a", "5")])
+        until(lambda: "5" in MemorySink.values(topic_name, "a"), "a flows")
+        running(worker, topic_name)
+    assert MemorySink.values(topic_name, "a") == ["5"]
+
+
+def test_the_queue_that_keeps_parked_records_is_made_to_keep_them(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Whatever the broker's default retention: they wait for a release. With the policy `record` the default applies."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    config = {
+        "connector.class": "MemorySink",
+        "topics": topic_name,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+    }
+    admin, kept = AdminClient(kafka.client_config()), {}
+    with alone(worker_settings(kafka, tmp_path)) as worker:
+        for policy in ("park-key", "record"):
+            name = f"{topic_name}-{policy}"
+            queue = {"errors.deadletterqueue.topic.name": name, "errors.deadletterqueue.policy": policy}
+            worker.create(name, {**config, **queue})
+            tasks = worker.herder.worker._tasks
+            until(lambda: (task := tasks.get((name, 0))) and task.metrics.snapshot().get("partition_count"), "it runs")  # noqa: B023
+            resource = ConfigResource(ResourceType.TOPIC, name)
+            entries = admin.describe_configs([resource])[resource].result(120).values()
+            own = [each for each in entries if each.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value]
+            kept[policy] = {each.name: each.value for each in own}
+    assert kept == {"park-key": {"retention.ms": "-1", "retention.bytes": "-1"}, "record": {}}
 
 
 def test_the_dead_letter_queue_says_what_happened(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:

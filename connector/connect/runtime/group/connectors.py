@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 
 from .....partitioner.errors import ConfigError
 from .... import clock
+from ....cli.connecting import is_secret
 from ...api.connector import Connector, ConnectorContext
+from ...api.java import BLANKS
 from ...config.providers import Resolver
 from ..plugins import Plugins
 from .state import ClusterState, Target, digest
@@ -34,6 +35,7 @@ class _Running(threading.Thread):
         self.made_from = digest(config)
         self.made: list[dict[str, str]] | None = None
         self.failure: Exception | None = None
+        self._resolved: dict[str, str] = {}  # as the instance was started with them: a secret may change meanwhile
         self._asked, self._stopping = threading.Event(), threading.Event()
         self._asked.set()
 
@@ -47,6 +49,7 @@ class _Running(threading.Thread):
         try:
             self._resolver.keep_secret(self._config)
             resolved = self._resolver.resolve(self._config)
+            self._resolved = dict(resolved)
             instance = self._plugins.connector(resolved["connector.class"])()
             instance.initialize(ConnectorContext(self._connector, self._asked.set, self._blame))
             instance.start(resolved)
@@ -74,9 +77,22 @@ class _Running(threading.Thread):
 
     def _placeholders(self, made: Mapping[str, str]) -> dict[str, str]:
         """A task's settings as they are stored: what came from a placeholder goes back to it."""
-        resolved = self._resolver.resolve(self._config)
-        back = {value: self._config[name] for name, value in resolved.items() if value != self._config[name]}
-        return {name: back.get(value, value) for name, value in made.items()}
+        return {name: self._placeholder(name, value) for name, value in made.items()}
+
+    def _placeholder(self, name: str, value: str) -> str:
+        """By name, as in Kafka Connect, where the connector has left the value as it was given or has trimmed it.
+
+        Under another name a secret alone: what is equal by chance would follow the placeholder when that changes.
+        """
+        same = [
+            own
+            for own, given in self._resolved.items()
+            if given != self._config[own] and value in (given, given.strip(BLANKS))
+        ]
+        if name in same:
+            return self._config[name]
+        secrets = [own for own in same if len(value) > 3 and (is_secret(own) or is_secret(name))]
+        return self._config[secrets[0]] if secrets else value
 
     def _blame(self, error: Exception) -> None:
         self.failure = self.failure or error
@@ -149,9 +165,8 @@ class Connectors:
     def fail(self, name: str, config: Mapping[str, str], error: Exception) -> Status:
         """End it for good: its own code has failed. Returns its state from now on."""
         self.stop(name)
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         _LOG.error("connector %s failed: %s", name, self._resolver.redact(str(error)))
-        status = Status("FAILED", self._worker_id, self._resolver.redact(text))
+        status = Status("FAILED", self._worker_id, self._resolver.trace(error))
         self._failed[name] = digest(config), status
         return status
 

@@ -127,7 +127,8 @@ class Herder(threading.Thread):
                     _LOG.warning("worker %s: %s", self.worker_id, error)
                 self._serve(_TURN)  # after a turn that failed, too: whoever asks is answered
         except Exception as error:
-            _LOG.exception("worker %s ends", self.worker_id)
+            # Not `exception`: a trace may show secrets.
+            _LOG.error("worker %s ends: %s", self.worker_id, self.worker.resolver.trace(error))
             self.failure = error
         finally:
             self.ready.set()

@@ -23,13 +23,17 @@ PREFIX = "__connect.errors."
 
 
 class DeadLetters:
-    """Writes failed records. What was handed over is durable when `flush` has returned."""
+    """Writes failed records. What was handed over is durable when `flush` has returned.
+
+    made_with: the settings of the topic, if it has to be made. context: whether headers say what has happened.
+    """
 
     def __init__(
         self,
         config: Mapping[str, Any],
         topic: str,
         replication: int,
+        made_with: Mapping[str, str],
         context: bool,
         names: tuple[str, int],
         metrics: TaskMetrics,
@@ -39,7 +43,7 @@ class DeadLetters:
         self._connector, self._task = names
         self._servers = str(config.get("bootstrap.servers"))
         own = connection_of(config)
-        make_topic(ClusterAdmin(own), self._servers, topic, 1, replication, {})
+        make_topic(ClusterAdmin(own), self._servers, topic, 1, replication, made_with)
         self._producer = Producer({**own, "enable.idempotence": True, "partitioner": "murmur2_random"})
         self._failure: KafkaError | None = None
 

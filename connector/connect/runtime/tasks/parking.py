@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from .... import clock
 from ....config import connection_of
 from ....kafka_errors import ends_partition
 from ....log_offsets import LogOffsets
 from ....messages import offset_of, place_of
-from ...api.errors import BadRequestError, NotFoundError
+from ...api.errors import BadRequestError, NotFoundError, ParkedRecordsGoneError
 from ..kafka_log import KafkaLog
 from .dead_letters import PREFIX
 
@@ -149,6 +149,12 @@ class ParkingList:
         self._log.write({_name("release", connector, topic, key): json.dumps(document).encode()})
         return entry
 
+    def refuse_release(self, entry: Parked) -> None:
+        """The key stays parked, and nobody asks for its release any more; durable when this returns."""
+        own = (entry.connector, entry.topic, entry.key)
+        self._log.write({_name("release", *own): None})
+        self._releases.pop(own, None)
+
     def close(self) -> None:
         """Release the clients."""
         self._log.close()
@@ -189,17 +195,24 @@ class ParkedRecords:
         self._servers = str(config.get("bootstrap.servers"))
 
     def of(self, entry: Parked) -> list[Message]:
-        """All of them, up to the end of the queue as it is now."""
+        """All of them, up to the end of the queue as it is now. Raises ParkedRecordsGoneError if the first is not there."""
+        slot = (self._topic, entry.dlq_partition)
         with closing(LogOffsets(self._config)) as offsets:
-            slot = (self._topic, entry.dlq_partition)
-            end = offsets.stable_ends([slot])[slot]
+            found = self._read(entry, offsets.stable_ends([slot])[slot])
+            # Asked when all are read: what retention deletes meanwhile ends the reading, or lies before what was read.
+            if not found or offset_of(found[0]) != entry.dlq_offset:
+                raise ParkedRecordsGoneError(*slot, entry.dlq_offset, offsets.earliest([slot])[slot])
+        return found
+
+    def _read(self, entry: Parked, end: int) -> list[Message]:
+        """Those from the place of the first on. An empty list if records were deleted before they were read."""
         consumer = Consumer(
             {
                 **self._config,
                 "group.id": "keyorder-connect-parked",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": "error",  # not "earliest": it would go on at what retention has left
             }
         )
         found: list[Message] = []
@@ -211,6 +224,8 @@ class ParkedRecords:
                 for message in consumer.consume(500, 0.2):
                     error = message.error()
                     if error is not None:
+                        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                            return []
                         if ends_partition(error, f"topic {self._topic}", self._servers):
                             position = max(position, offset_of(message))
                         continue

@@ -6,6 +6,7 @@ that comes after it in its key's order has been put yet, and the key can be park
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from dataclasses import replace
 from confluent_kafka import Message
 
 from ....messages import offset_of
-from ...api.errors import LateReportError
+from ...api.errors import LateReportError, ParkedRecordsGoneError
 from ...api.records import SinkRecord
 from ...api.task import ErrantRecordReporter, SinkTask
 from ..clients import worker_connection
@@ -24,6 +25,9 @@ from .sink_records import Entry, SinkReader
 from .task_base import TaskSpec
 from .tolerance import FailedOperation, Stage, Tolerance
 
+_LOG = logging.getLogger("keyorder.connect.task")
+# What it holds waits for a release, however late; the defaults of the broker are for logs that somebody reads.
+_KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
 Place = tuple[str, int]
 Where = tuple[str, int, int]
 
@@ -38,9 +42,11 @@ class ErrorRouting:
         dead: DeadLetters | None,
         parking: ParkingList | None,
         parked: ParkedRecords | None,
+        redact: Callable[[str], str],
     ) -> None:
         self._connector = names[0]
         self._tolerance, self._dead, self.parking, self._parked = tolerance, dead, parking, parked
+        self._redact = redact
         self.reporter: ErrantRecordReporter | None = _Reporter(self) if tolerance.tolerate else None
         self._batch: list[Entry] = []
         self._reports: dict[Where, FailedOperation] = {}
@@ -141,11 +147,18 @@ class ErrorRouting:
         """Deliver the parked records of a key, flush, and free the key. Returns how many were put.
 
         One that fails again keeps the key parked from there on. What RetriableError stops is tried again later.
+        When the queue has lost records of the key, it stays parked and the request is dropped: a task that failed here
+        would meet it again at every start.
         """
         assert self.parking is not None
         assert self._parked is not None
         self.flush()
-        messages = [] if mode is ReleaseMode.DISCARD else self._parked.of(entry)
+        try:
+            messages = [] if mode is ReleaseMode.DISCARD else self._parked.of(entry)
+        except ParkedRecordsGoneError as refusal:
+            _LOG.error("connector %s keeps a key of topic %s parked: %s", self._connector, entry.topic, refusal)
+            self.parking.refuse_release(entry)
+            return 0
         if mode is ReleaseMode.SKIP:
             messages = messages[1:]
         count = 0
@@ -170,7 +183,9 @@ class ErrorRouting:
 
     def _park_again(self, entry: Parked, message: Message, failure: FailedOperation) -> None:
         assert self.parking is not None
-        made = parked_at(self._connector, message, (entry.dlq_partition, offset_of(message)), str(failure))
+        made = parked_at(
+            self._connector, message, (entry.dlq_partition, offset_of(message)), self._redact(str(failure))
+        )
         self.parking.park(replace(made, topic=entry.topic, partition=entry.partition))
 
     # -- failing -------------------------------------------------------------------------------------------------
@@ -191,7 +206,7 @@ class ErrorRouting:
         if self._dead is not None:
             if self.parking is not None and entry.key is not None:
                 place = self._dead.send_and_locate(entry.message, failure)
-                self.parking.park(parked_at(self._connector, entry.message, place, str(failure)))
+                self.parking.park(parked_at(self._connector, entry.message, place, self._redact(str(failure))))
             else:
                 self._dead.send(entry.message, failure)
         entry.record, entry.failure, entry.settled = None, None, True
@@ -216,16 +231,17 @@ def error_routing(
     parsed, names = spec.parsed, (spec.id.connector, spec.id.number)
     topic = parsed["errors.deadletterqueue.topic.name"]
     if not (topic and tolerance.tolerate):
-        return ErrorRouting(names, tolerance, None, None, None)
+        return ErrorRouting(names, tolerance, None, None, None, redact)
     config = worker_connection(spec.worker)
     park = parsed["errors.deadletterqueue.policy"] == "park-key"
     replication = parsed["errors.deadletterqueue.topic.replication.factor"]
     context = park or parsed["errors.deadletterqueue.context.headers.enable"]
-    dead = DeadLetters(config, topic, replication, context, names, tolerance.metrics, redact)
+    made_with = _KEPT if park else {}
+    dead = DeadLetters(config, topic, replication, made_with, context, names, tolerance.metrics, redact)
     if not park:
-        return ErrorRouting(names, tolerance, dead, None, None)
+        return ErrorRouting(names, tolerance, dead, None, None, redact)
     with ExitStack() as opened:
         opened.callback(dead.close)
         parking = ParkingList(config, parking_topic, int(parsed["internal.replication.factor"]), names[0])
         opened.pop_all()
-    return ErrorRouting(names, tolerance, dead, parking, ParkedRecords(config, topic))
+    return ErrorRouting(names, tolerance, dead, parking, ParkedRecords(config, topic), redact)
