@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -27,7 +28,7 @@ class AIOConsumer:
     """An OrderedConsumer whose methods are coroutines. Used as confluent_kafka.aio.AIOConsumer, with the same settings.
 
     Calls take turns. Callbacks, plain or coroutine functions, run on the event loop; they may call the consumer.
-    executor: needs two threads or more, since a callback's own calls run while the call that caused it waits.
+    A callback's own calls have threads of their own, since the call that caused it waits.
     Raises ConfigError as OrderedConsumer does.
     """
 
@@ -37,7 +38,7 @@ class AIOConsumer:
         if max_workers < 1:
             raise ValueError("max_workers must be at least 1")
         self._loop = asyncio.get_running_loop()
-        self._own_executor = ThreadPoolExecutor(max(2, min(max_workers, 8))) if executor is None else None
+        self._own_executor = ThreadPoolExecutor(min(max_workers, 8)) if executor is None else None
         self.executor = executor or self._own_executor
         self._consumer = OrderedConsumer(with_callbacks(consumer_conf, self._loop, self._identity))
         self._turn = asyncio.Lock()
@@ -246,8 +247,11 @@ class AIOConsumer:
         """As OrderedConsumer.close."""
         if self._closed:
             return
+        closing: Callable[[], None] = self._consumer.close
+        if sys.exc_info()[0] is not None:  # on its way through the caller: the thread that closes does not see it
+            closing = partial(_close_amid, self._consumer)
         try:
-            await self._call(self._consumer.close)
+            await self._call(closing)
         except Exception:
             self._release()  # it is closed, and tells what a callback has raised
             raise
@@ -257,6 +261,18 @@ class AIOConsumer:
         self._closed = True
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=False)
+
+
+class _OnItsWay(Exception):
+    """Stands for an exception of the event loop's thread."""
+
+
+def _close_amid(consumer: OrderedConsumer) -> None:
+    """Close while an exception is on its way through the caller: what was returned last was not processed."""
+    try:
+        raise _OnItsWay
+    except _OnItsWay:
+        consumer.close()
 
 
 def _left(deadline: float | None) -> float:

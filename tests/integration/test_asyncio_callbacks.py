@@ -195,3 +195,73 @@ def test_a_consumer_whose_callback_raises_in_close_is_closed(kafka: KafkaUnderTe
         await consumer.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_callbacks_that_call_their_producer_never_wait_for_each_other(workers: int) -> None:
+    """More calls than threads, each with callbacks that call the producer: what they call needs a thread of its own."""
+
+    async def main() -> None:
+        called = 0
+
+        async def stats(_: str) -> None:
+            nonlocal called
+            called += 1
+            await producer.poll(0)
+
+        config = {**NOWHERE, "statistics.interval.ms": 1, "stats_cb": stats}
+        producer = AIOProducer(config, max_workers=workers)
+
+        async def poll_until(calls: int) -> None:
+            while called < calls:
+                await producer.poll(0.1)
+
+        await asyncio.gather(*(poll_until(100) for _ in range(workers + 2)))
+        await producer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("way", ["async with", "finally", "cancelled", "handled"])
+def test_a_record_whose_handler_failed_comes_again(kafka: KafkaUnderTest, topic_name: str, way: str) -> None:
+    """As with OrderedConsumer: close() takes the last record for processed unless an exception is on its way."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, *(("k", str(n)) for n in range(3)))
+
+    async def first(consumer: AIOConsumer) -> bytes:
+        await consumer.subscribe([topic_name])
+        while (message := await consumer.poll(1.0)) is None:
+            pass
+        value = message.value()
+        assert value is not None
+        return value
+
+    async def main() -> None:
+        config = group_config(kafka, topic_name)
+        seen: list[bytes] = []
+
+        async def fails() -> None:
+            if way == "finally":
+                consumer = AIOConsumer(config)
+                try:
+                    seen.append(await first(consumer))
+                    raise ValueError
+                finally:
+                    await consumer.close()
+            async with AIOConsumer(config) as consumer:
+                seen.append(await first(consumer))
+                if way == "cancelled":
+                    working = asyncio.current_task()
+                    assert working is not None
+                    working.cancel()
+                    await asyncio.Event().wait()
+                if way == "async with":
+                    raise ValueError
+
+        ended = (await asyncio.gather(asyncio.create_task(fails()), return_exceptions=True))[0]
+        assert isinstance(ended, (ValueError, asyncio.CancelledError)) is (way != "handled"), ended
+        async with AIOConsumer(config) as consumer:
+            again = await first(consumer)
+        assert (again == seen[0]) is (way != "handled")
+
+    run(main())
