@@ -54,11 +54,13 @@ def compact(
 
     config: how the cluster is reached, as for confluent-kafka; needed unless `timeline` is given.
     source: a DataFrame with Spark's Kafka columns (key, value, partition, offset, timestamp, and headers for the header
-    strategy and for topics that have grown); by default `topic` is read from its beginning, a batch up to where it ends now.
+    strategy and, unless it is by offset, for a topic with a timeline); by default `topic` is read from its beginning, a
+    batch up to where it ends now.
     streaming: read the topic as a stream; a `source` says itself what it is.
     strategy: the topic's by default. timeline: the topic's by default; for a source that is no live topic.
     tombstones: keep the rows of deleted keys, with a null value; a stream always has them.
-    options: further options of `format("keyorder")`, which then reads the topic; as it always does a stream.
+    options: further options of `format("keyorder")`, which then reads the topic; as it always does a stream. They are over
+    what is set here, `kafka.isolation.level=read_committed` for one.
 
     Raises ConfigError, TopicNotFoundError, BrokerUnreachableError.
     Source: KIP-280; on ties across partitions see `versions.place_epoch`.
@@ -79,15 +81,16 @@ def compact(
         assert config is not None
         with TopicAdmin(config) as admin:
             known = admin.managed(str(topic))
-        strategy = strategy or Strategy.of(known.settings if known is not None else {})
     else:
-        strategy = strategy or Strategy.of(timeline.settings)
+        known = timeline
+    strategy = strategy or Strategy.of(known.settings if known is not None else {})
     if source is None:
         if config is None or topic is None:
             raise ConfigError("compact", "without a source it needs config and topic", "give them")
         source = _read(spark, config, topic, streaming, options or {})
-    _check(spark, source, strategy)
-    place = _Placing(config, topic, timeline)
+    _check(spark, source, strategy, known is not None)
+    blind = strategy.kind is not StrategyKind.OFFSET and "headers" not in source.columns
+    place = _Placing(config, topic, timeline, blind)
     if source.isStreaming:
         return _stream(source, strategy, place)
     return _batch(source, strategy, place, tombstones)
@@ -120,16 +123,28 @@ def _read(
 ) -> DataFrame:
     reader: Any = spark.readStream if streaming else spark.read
     kafka = {f"kafka.{name}": str(value) for name, value in config.items()}
-    fixed = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
-    found: DataFrame = reader.format("keyorder").options(**{**kafka, **fixed, **options}).load()
+    fixed = {
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        # The value of an aborted transaction is no version of its key.
+        "kafka.isolation.level": "read_committed",
+    }
+    # Spark takes names in any case. Of two forms of one name it need not take the one that comes last.
+    given = {name.lower() for name in options}
+    own = {name: value for name, value in {**kafka, **fixed}.items() if name.lower() not in given}
+    found: DataFrame = reader.format("keyorder").options(**own, **options).load()
     return found
 
 
-def _check(spark: SparkSession, source: DataFrame, strategy: Strategy) -> None:
-    needed = [*_REQUIRED, *(["headers"] if strategy.kind is StrategyKind.HEADER else [])]
+def _check(spark: SparkSession, source: DataFrame, strategy: Strategy, managed: bool) -> None:
+    # Without its header a move tombstone counts as a deletion. By timestamp it is the latest of its key; by offset the record
+    # at the new home is later. A managed topic that has not grown yet may grow before the rows are read.
+    moving = managed and strategy.kind is not StrategyKind.OFFSET
+    needed = [*_REQUIRED, *(["headers"] if moving or strategy.kind is StrategyKind.HEADER else [])]
     missing = [name for name in needed if name not in source.columns]
     if missing:
-        raise ConfigError("source", f"it has no column {', '.join(missing)}", "read it with includeHeaders=true")
+        raise _lacking(missing)
     if source.isStreaming and spark.conf.get(_PROVIDER) != _ROCKSDB:
         raise ConfigError(_PROVIDER, "streaming compaction keeps its state in RocksDB", f"set it to {_ROCKSDB}")
     if source.isStreaming and (find_spec("google") is None or find_spec("google.protobuf") is None):
@@ -137,14 +152,26 @@ def _check(spark: SparkSession, source: DataFrame, strategy: Strategy) -> None:
         raise ConfigError("compact", "Spark's stateful streaming needs protobuf", "install keyorder[compact]")
 
 
-class _Placing:
-    """Gives rows the epoch of their place; goes to the executors, and reads the timeline anew in each task."""
+def _lacking(columns: Sequence[str]) -> ConfigError:
+    return ConfigError("source", f"it has no column {', '.join(columns)}", "read it with includeHeaders=true")
 
-    def __init__(self, config: Mapping[str, Any] | None, topic: str | None, timeline: Timeline | None) -> None:
-        self._config, self._topic, self._timeline = config, topic, timeline
+
+class _Placing:
+    """Gives rows the epoch of their place; goes to the executors, and reads the timeline anew in each task.
+
+    blind: the rows do not show which of them are move tombstones, and that counts.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | None, topic: str | None, timeline: Timeline | None, blind: bool
+    ) -> None:
+        self._config, self._topic, self._timeline, self._blind = config, topic, timeline, blind
 
     def look(self) -> tuple[Routing, str]:
-        """The routing by the timeline as it is now, and the topic's id. A topic without one counts as never changed."""
+        """The routing by the timeline as it is now, and the topic's id. A topic without one counts as never changed.
+
+        Raises ConfigError where it has got one since the call, and the rows are blind.
+        """
         if self._timeline is not None:
             return Routing(self._timeline), self._timeline.topic_id
         assert self._config is not None
@@ -152,6 +179,8 @@ class _Placing:
         with TopicAdmin(self._config) as admin:
             found = admin.managed(self._topic)
         if found is not None:
+            if self._blind:
+                raise _lacking(["headers"])
             return Routing(found), found.topic_id
         client, servers = ClusterAdmin(self._config), str(self._config.get("bootstrap.servers"))
         identity = identify(client, self._topic, servers)

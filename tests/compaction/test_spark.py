@@ -23,6 +23,7 @@ from keyorder.partitioner.epochs import Epoch
 from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
 from keyorder.partitioner.routing import HINT_HEADER, Routing
 from keyorder.partitioner.timeline import Timeline
+from pyspark.errors import PythonException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -93,6 +94,16 @@ def random_rows(seed: int) -> list[tuple[Any, ...]]:
             key = None if chance.random() < 0.02 else b"k%d" % chance.randrange(25)
             rows.append(row(partition, offset, key, value, chance.randrange(5), headers or None))
     return rows
+
+
+def write_aborted(kafka: KafkaUnderTest, topic: str, key: str) -> None:
+    """A record of a version above all others, in a transaction that is given up."""
+    producer = Producer({**kafka.client_config(), "transactional.id": f"aborted-{topic}"})
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(topic, "aborted", key, partition=0, headers=[("v", encode_version(99))])
+    assert producer.flush(120) == 0
+    producer.abort_transaction(120)
 
 
 def by_the_view(rows: list[tuple[Any, ...]], strategy: Strategy) -> dict[bytes, bytes]:
@@ -168,11 +179,35 @@ def test_a_source_that_lacks_columns_is_refused(spark: SparkSession) -> None:
         compact(spark, source=source)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES[:2], ids=lambda s: s.kind.value)
+def test_a_moved_key_is_not_deleted(spark: SparkSession, strategy: Strategy) -> None:
+    """By a move tombstone with the latest timestamp: only its header tells it from a deletion, so that headers are needed;
+    by offset the record at the new home is the later one whatever else there is.
+    """
+    rows = [
+        row(0, 10, b"k1", b"old", 1, None),
+        row(1, 20, b"k1", b"new", 2, None),
+        row(0, 50, b"k1", None, 3, [(HINT_HEADER, b"3")]),
+    ]
+    source = spark.createDataFrame(rows, KAFKA)
+    found = compact(spark, source=source, timeline=TIMELINE, strategy=strategy)
+    assert {bytes(r["key"]): bytes(r["value"]) for r in found.collect()} == {b"k1": b"new"}
+    without = source.drop("headers")
+    if strategy.kind is StrategyKind.OFFSET:
+        found = compact(spark, source=without, timeline=TIMELINE, strategy=strategy)
+        assert {bytes(r["key"]): bytes(r["value"]) for r in found.collect()} == {b"k1": b"new"}
+    else:
+        with pytest.raises(ConfigError, match="headers; read it with includeHeaders=true"):
+            compact(spark, source=without, timeline=TIMELINE, strategy=strategy)
+
+
 @pytest.mark.kip("K280-08")
 def test_a_real_topic_gives_the_views_table(
     spark: SparkSession, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:
-    """Its strategy and its timeline come from the cluster, also in the tasks; the result is a Parquet file like any."""
+    """Its strategy and its timeline come from the cluster, also in the tasks; the result is a Parquet file like any.
+    An aborted record is no version, unless the options ask for such records.
+    """
     admin = TopicAdmin(kafka.client_config())
     config = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
     admin.create(topic_name, 1, config=config)
@@ -185,6 +220,7 @@ def test_a_real_topic_gives_the_views_table(
                 producer.produce(topic_name, value, f"k{chance.randrange(20)}", headers=version)
             assert producer.flush(120) == 0
         (admin.expand if count > 1 else admin.shrink)(topic_name, count)
+    write_aborted(kafka, topic_name, "k1")
     with CompactedView(kafka.client_config(), topic_name) as view:
         expected = dict(view.load().items())
         assert view.counts.move_tombstones > 0
@@ -207,16 +243,26 @@ def test_a_real_topic_gives_the_views_table(
         assert (r["key"], r["value"], r["timestamp"], r["headers"] or []) == whole[r["partition"], r["offset"]]
     by_source = compact(spark, kafka.client_config(), topic_name, options={"fetchOffset.numRetries": "5"})
     assert {bytes(r["key"]): bytes(r["value"]) for r in by_source.collect()} == expected
+    asked = {"Kafka.Isolation.Level": "read_uncommitted"}  # Spark takes the names of options in any case
+    by_source = compact(spark, kafka.client_config(), topic_name, options=asked)
+    found = by_source.collect()
+    assert {bytes(r["key"]): bytes(r["value"]) for r in found} == {**expected, b"k1": b"aborted"}
+    by_time = Strategy(StrategyKind.TIMESTAMP)
+    with pytest.raises(ConfigError, match="headers; read it with includeHeaders=true"):
+        compact(spark, kafka.client_config(), topic_name, source=source.drop("headers"), strategy=by_time)
 
 
 @pytest.mark.kip("K280-08")
 def test_from_topic_to_topic(spark: SparkSession, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
-    """As a batch and as a stream over a growth: what they write is read back, by the default strategy, as the view's table."""
+    """As a batch and as a stream over a growth: what they write is read back, by the default strategy, as the view's table.
+    An aborted record is no version of its key.
+    """
     admin = TopicAdmin(kafka.client_config())
     config = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
     admin.create(topic_name, 1, config=config)
     for kind in ("batch", "stream"):
         admin.create(f"{topic_name}-{kind}", 2, config={"cleanup.policy": "compact", "keyorder.view.age.ms": "200"})
+    write_aborted(kafka, topic_name, "k1")
     chance = random.Random(3)
     sink = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
     provider = "spark.sql.streaming.stateStore.providerClass"
@@ -261,7 +307,10 @@ def test_from_topic_to_topic(spark: SparkSession, kafka: KafkaUnderTest, topic_n
 def test_a_topic_without_a_timeline_and_an_empty_one(
     spark: SparkSession, kafka: KafkaUnderTest, topic_name: str
 ) -> None:
-    """By the strategy of the call; an empty topic gives no rows; a missing one is named."""
+    """By the strategy of the call; an empty topic gives no rows; a missing one is named.
+
+    Headers are needed by timestamp once it has a timeline, even if it got that after the call: from then on keys may move.
+    """
     admin = kafka.admin()
     admin.create_topics([NewTopic(topic_name, 3)])[topic_name].result(120)
     strategy = Strategy(StrategyKind.HEADER, "v")
@@ -273,6 +322,15 @@ def test_a_topic_without_a_timeline_and_an_empty_one(
     assert producer.flush(120) == 0
     found = compact(spark, kafka.client_config(), topic_name, strategy=strategy)
     assert {bytes(r["key"]): bytes(r["value"]) for r in found.collect()} == {b"k%d" % i: b"%d" % i for i in range(10)}
+    source = found.drop("headers")
+    by_time = Strategy(StrategyKind.TIMESTAMP)
+    now, later = [
+        compact(spark, kafka.client_config(), topic_name, source=source, strategy=by_time) for _ in ("now", "later")
+    ]
+    assert len(now.collect()) == 10
+    TopicAdmin(kafka.client_config()).adopt(topic_name, accept_misplaced=True)
+    with pytest.raises(PythonException, match="headers; read it with includeHeaders=true"):
+        later.collect()
     with pytest.raises(TopicNotFoundError):
         compact(spark, kafka.client_config(), f"{topic_name}-missing")
 
