@@ -121,7 +121,7 @@ def controller(
     jobs.append(forgetting)
     facts = {"topics": list(topics) or "all", "autoscale": _mode(policies, apply), "takeover_after_s": takeover_after}
     code = 0
-    monitor = None if metrics_port is None else _monitored(connection, topics, metrics_host, metrics_port)
+    monitor = None if metrics_port is None else _monitored(connection, topics, metrics_host, metrics_port, interval)
     if monitor is not None:
         facts["metrics"] = f"http://{metrics_host}:{monitor.port}/metrics"
     with stopped_by_signals() as stop:
@@ -144,14 +144,14 @@ def controller(
     click.get_current_context().exit(code)
 
 
-def _monitored(connection: Connection, topics: Sequence[str], host: str, port: int) -> Monitor:
+def _monitored(connection: Connection, topics: Sequence[str], host: str, port: int, interval: float) -> Monitor:
     try:
         from ..monitoring.monitor import Monitor
     except ModuleNotFoundError as error:
         raise ConfigError(
             "--metrics-port", f"{error.name} is not installed", "pip install 'keyorder[metrics]'"
         ) from error
-    return Monitor(connection.config, topics, host, port)
+    return Monitor(connection.config, topics, host, port, interval)
 
 
 def _turns(
@@ -161,7 +161,7 @@ def _turns(
     failed = refused = False
     while not stop.is_set():
         if monitor is not None:
-            monitor.counts.turn()
+            monitor.counts.turn(supervisor.running)
         events = supervisor.turn(clock.now())
         if monitor is not None:
             monitor.counts.turned(events, supervisor.refused)

@@ -35,7 +35,9 @@ from .output import output_option
     show_default=True,
     help="The folder for the report's page and picture.",
 )
-@click.option("--keep-history", is_flag=True, help="Keep the clients' recordings beside the report.")
+@click.option(
+    "--keep-history", is_flag=True, help="Keep the clients' recordings beside the report, in a folder of the run's own."
+)
 @output_option
 def demo(
     seconds: float,

@@ -117,7 +117,7 @@ def _start(
 
 @local.command()
 @_data_dir_option
-@click.option("--wipe", is_flag=True, help="Delete the data as well.")
+@click.option("--wipe", is_flag=True, help="Delete the data as well; other files in the folder stay.")
 @output_option
 def down(data_dir: Path | None, wipe: bool, output: str) -> None:
     """Stop the brokers. Their data stay unless --wipe is given."""
@@ -125,14 +125,16 @@ def down(data_dir: Path | None, wipe: bool, output: str) -> None:
 
     folder = _folder(data_dir)
     stopped = stop_cluster(folder)
-    if wipe:
-        wipe_folder(folder)
+    wiped = wipe and wipe_folder(folder)
     if output == "json":
-        emit_json({"data_dir": str(folder), "stopped": stopped, "wiped": wipe})
-    elif stopped:
+        emit_json({"data_dir": str(folder), "stopped": stopped, "wiped": wiped})
+        return
+    if stopped:
         click.echo(f"Stopped broker(s) {', '.join(map(str, stopped))} in {folder}")
     else:
         click.echo(f"Nothing was running in {folder}")
+    if wipe and not wiped:
+        click.echo(f"There is no cluster in {folder}: nothing was deleted")
 
 
 @local.command()

@@ -76,7 +76,7 @@ class Demo:
             keep = True
             raise
         finally:
-            kept = _settle(folder, self._settings.report_dir) if keep else None
+            kept = self._settle(folder) if keep else None
             shutil.rmtree(folder, ignore_errors=True)
             if kept is not None:
                 self._show.tell(f"what the clients recorded is kept in {kept}")
@@ -261,6 +261,12 @@ class Demo:
     def _await(self, what: str, met: Callable[[], bool], timeout: float) -> None:
         self._crew.await_all(what, met, timeout, self._look)
 
+    def _settle(self, folder: Path) -> Path:
+        """Move the recordings beside the report, into a folder of this run's: what is there is the user's."""
+        target = self._settings.report_dir.absolute() / f"history-{self._run}"
+        shutil.move(folder, target)
+        return target
+
     def _clean_up(self) -> None:
         self._topics.remove(side.group for side in self._sides)
 
@@ -277,11 +283,3 @@ def _in_background(work: Callable[[], Change]) -> Future[Change]:
 
     threading.Thread(target=run, name="change", daemon=True).start()
     return result
-
-
-def _settle(folder: Path, report_dir: Path) -> Path:
-    """Move the recordings beside the report."""
-    target = report_dir.absolute() / "history"
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.move(folder, target)
-    return target

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from ...partitioner.errors import UsageError
 from .broker import START_TIMEOUT, STOP_TIMEOUT, Broker, java_command, server_properties_file
-from .errors import AlreadyRunningError, BrokerFailedError, ClusterStateError
+from .errors import AlreadyRunningError, BrokerFailedError, ClusterStateError, WipeFailedError
 from .jars import Progress, ensure_jars
 from .java import find_java
 from .processes import free_ports, is_free, terminate
@@ -183,9 +183,11 @@ class LocalCluster:
             broker.stop(0)
 
     def wipe(self) -> None:
-        """End every broker at once and delete the data."""
+        """End every broker at once and delete the data. WipeFailedError where that cannot be done."""
         self._end(grace=0)
-        wipe_folder(self.data_dir)
+        # A start that failed early has written no state: then this object alone knows what it made.
+        if not wipe_folder(self.data_dir) and (self.brokers or self._temporary):
+            _delete(self.data_dir, (broker.data_dir for broker in self.brokers))
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -209,13 +211,28 @@ def stop_cluster(data_dir: Path, grace: float = STOP_TIMEOUT) -> list[int]:
     return sorted(running)
 
 
-def wipe_folder(folder: Path) -> None:
-    """Delete what a stopped cluster wrote; other files in a folder that the caller named are not ours."""
-    for path in (*folder.glob("broker-[0-9]*"), folder / "cluster.json", folder / ".lock"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.exists():
-            path.unlink()
+def wipe_folder(folder: Path) -> bool:
+    """Delete what a stopped cluster wrote. False where there is no cluster: then nothing in the folder is ours.
+
+    WipeFailedError where something cannot be deleted, ClusterStateError for a state that cannot be read.
+    """
+    state = load_state(folder)
+    if state is None:
+        return False
+    _delete(folder, (broker_folder(folder, node.id) for node in state.nodes))
+    return True
+
+
+def _delete(folder: Path, broker_folders: Iterable[Path]) -> None:
+    # The state goes after the data: while any are left, the folder is a cluster's and can be wiped again.
+    for path in (*broker_folders, folder / "cluster.json", folder / ".lock"):
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise WipeFailedError(f"{path} cannot be deleted: {error}") from error
     try:
         os.rmdir(folder)
     except OSError:

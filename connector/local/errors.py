@@ -25,6 +25,10 @@ class AlreadyRunningError(ClusterStateError):
     """The cluster of that data folder runs, started by this or by another process."""
 
 
+class WipeFailedError(UsageError):
+    """Something that a local cluster wrote cannot be deleted; what is left can be wiped again."""
+
+
 class DownloadError(PeerError):
     """A jar could not be fetched; the same call resumes where this one left."""
 

@@ -18,12 +18,15 @@ STUCK_S = 120.0
 class ControllerMetrics:
     """Counts a controller's events. Thread-safe.
 
-    Alive: a turn began less than `STUCK_S` seconds ago. Ready: the last turn reached Kafka.
+    interval: seconds that it waits between two turns. Alive: a turn began less than that and `STUCK_S` seconds ago.
+    Ready: the last turn reached Kafka.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, interval: float = 0.0) -> None:
+        self._interval = interval
         self._turn_began = clock.now()
         self._reached = False
+        self._changing: set[str] = set()
         self._were_refused: set[str] = set()
         self._changes = Counter(
             "keyorder_changes",
@@ -73,8 +76,9 @@ class ControllerMetrics:
             self._attempts.labels(topic)
             self._refused.labels(topic)
 
-    def turn(self) -> None:
-        """A turn begins."""
+    def turn(self, changing: Iterable[str] = ()) -> None:
+        """A turn begins. changing: the topics whose changes are under way in this process."""
+        self._changing = set(changing)
         self._turn_began = clock.now()
         self._at.set(clock.wall_ms() / 1000)
 
@@ -99,17 +103,22 @@ class ControllerMetrics:
             return
         elif event.event == "take-over":
             self._take_overs.labels(event.topic).inc()
+        # Without a change that was under way it is a load that could not be measured. A turn tells of the change first.
+        elif event.event == "failed" and event.topic not in self._changing:
+            return
         elif event.event == "changed":
+            self._changing.discard(event.topic)
             self._changes.labels(event.topic, "changed" if facts["changed"] else "unchanged").inc()
             self._attempts.labels(event.topic).inc(float(str(facts["attempts"])))
             self._seconds.labels(event.topic).observe(float(str(facts["seconds"])))
         elif event.event in ("failed", "fenced", "refused"):
+            self._changing.discard(event.topic)
             self._changes.labels(event.topic, event.event).inc()
 
     def alive(self) -> tuple[bool, str]:
         """Whether the process works, and why not."""
         ago = clock.now() - self._turn_began
-        return ago < STUCK_S, f"the last turn began {ago:.0f} s ago"
+        return ago < STUCK_S + self._interval, f"the last turn began {ago:.0f} s ago"
 
     def ready(self) -> tuple[bool, str]:
         """Whether it can do its work, and why not."""

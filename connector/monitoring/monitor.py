@@ -15,12 +15,15 @@ from .watching import ClusterWatch, Look
 class Monitor:
     """Shows a controller on http://host:port. counts: to be told of its events. Thread-safe; `close` it.
 
+    interval: how many seconds the controller waits between two turns.
     Raises ConfigError when the address cannot be had.
     """
 
-    def __init__(self, config: Mapping[str, Any], topics: Collection[str], host: str, port: int) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], topics: Collection[str], host: str, port: int, interval: float
+    ) -> None:
         registry = process_registry()
-        self.counts = ControllerMetrics(registry)
+        self.counts = ControllerMetrics(registry, interval)
         checks = {"/healthz": self.counts.alive, "/readyz": self.counts.ready}
         self._server = MonitoringServer(registry, checks, host, port, "--metrics-port")
         self.port = self._server.port

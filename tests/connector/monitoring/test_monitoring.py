@@ -24,6 +24,7 @@ from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
 from keyorder.connector.group_gates import GateNeed, GroupGate
 from keyorder.connector.monitoring.cluster_metrics import ClusterCollector
 from keyorder.connector.monitoring.controller_metrics import STUCK_S, ControllerMetrics
+from keyorder.connector.monitoring.monitor import Monitor
 from keyorder.connector.monitoring.serving import application
 from keyorder.connector.monitoring.watching import ClusterWatch, Look
 from keyorder.connector.operations.description import GroupDescription, TopicDescription, WriterDescription
@@ -124,13 +125,14 @@ def test_a_controllers_events_are_counted() -> None:
     registry = CollectorRegistry()
     counts = ControllerMetrics(registry)
     assert counts.ready()[0] is False
+    counts.turn({"t"})
     changed = {"changed": True, "attempts": 2, "seconds": 0.4}
     counts.turned(
         [
+            Event("failed", "t", {}),
             Event("take-over", "t", {}),
             Event("changed", "t", changed),
             Event("changed", "t", {**changed, "changed": False}),
-            Event("failed", "t", {}),
             Event("job", facts={"job": "drain"}),
             Event("failed", facts={"job": "drain"}),
         ]
@@ -174,7 +176,8 @@ def test_counters_of_a_topic_are_there_before_anything_is_counted() -> None:
     assert found["keyorder_change_take_overs_total", (("topic", "t"),)] == 0
     assert found["keyorder_scaling_refused", (("topic", "t"),)] == 0
     assert found["keyorder_change_attempts_total", (("topic", "t"),)] == 0
-    counts.note(Event("failed", "t", {}))
+    counts.turn(["t"])
+    counts.turned([Event("failed", "t", {})])
     counts.looks_after(["t"])
     assert samples(registry.collect())["keyorder_changes_total", (("result", "failed"), ("topic", "t"))] == 1
 
@@ -191,6 +194,25 @@ def test_a_turn_that_does_not_end_is_no_life(monkeypatch: pytest.MonkeyPatch) ->
     assert counts.alive()[0] is True
     now[0] += 2
     assert counts.alive() == (False, f"the last turn began {STUCK_S + 1:.0f} s ago")
+
+
+def test_a_pause_between_two_turns_is_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that `--interval` asks to wait is no part of a turn: /healthz and /readyz wait for it as well."""
+    from keyorder.connector.monitoring import controller_metrics
+
+    now = [1000.0]
+    config = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    monkeypatch.setattr(Overview, "look", lambda *_: [])  # it would wait for a broker
+    with closing(Monitor(config, [], "127.0.0.1", 0, interval=180.0)) as monitor:
+        monkeypatch.setattr(controller_metrics.clock, "now", lambda: now[0])
+        monitor.counts.turn()
+        monitor.counts.turned([])
+        now[0] += 180 + STUCK_S - 1
+        base = f"http://127.0.0.1:{monitor.port}"
+        assert [get(f"{base}/{path}") for path in ("healthz", "readyz")] == [(200, "ok\n")] * 2
+        now[0] += 2
+        stuck = (503, f"the last turn began {180 + STUCK_S + 1:.0f} s ago\n")
+        assert [get(f"{base}/{path}") for path in ("healthz", "readyz")] == [stuck] * 2
 
 
 @pytest.mark.parametrize(
