@@ -195,19 +195,27 @@ class VersionStore:
         self._columns = None
 
     def facts(self) -> dict[str, str]:
-        """What `write_down` was given last, by name."""
+        """What `clear` was given last, and `write_down` since, by name."""
         return {} if self._database is None else dict(self._database.execute("SELECT name, text FROM facts"))
 
-    def clear(self, keep_floors: bool = False) -> None:
-        """Forget everything; with `keep_floors` all but the keys whose highest version is a tombstone."""
+    def clear(self, facts: Mapping[str, str], keep_floors: bool = False) -> None:
+        """Forget everything; with `keep_floors` all but the keys whose highest version is a tombstone. Raises ConfigError.
+
+        facts: hold for what is put in from now on. A file has them in the same transaction: rows move there at any time,
+        and whoever dies before it saves must not leave rows of which nobody knows whose they are.
+        """
         floors: list[tuple[bytes, Entry]] = []
         columns = self._in_columns()
         if self._database is not None:
             if keep_floors:
                 self.write_down({})
-            with self._database:
-                self._database.execute("DELETE FROM versions" + (" WHERE value IS NOT NULL" if keep_floors else ""))
-                self._database.execute("DELETE FROM facts")
+            try:
+                with self._database:
+                    self._database.execute("DELETE FROM versions" + (" WHERE value IS NOT NULL" if keep_floors else ""))
+                    self._database.execute("DELETE FROM facts")
+                    self._database.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+            except sqlite3.Error as raised:
+                raise self._unusable(raised) from raised
         elif keep_floors and columns is not None:
             floors = columns.tombstones()
         elif keep_floors:

@@ -171,8 +171,8 @@ class VersionTable:
     def save(self) -> None:
         """Write everything down, so that the next start goes on from here."""
         with self.lock:
-            positions = json.dumps(positions_text(self._folded))
-            self.store.write_down({**self._identity(), "positions": positions, "saved_at_ms": str(clock.wall_ms())})
+            facts = {"positions": json.dumps(positions_text(self._folded)), "saved_at_ms": str(clock.wall_ms())}
+            self.store.write_down({**self._identity(self.strategy), **facts})
 
     def close(self) -> None:
         """Release everything but the store."""
@@ -208,44 +208,47 @@ class VersionTable:
             self._parsed = known = key, Strategy.of(settings)
         return known[1]
 
-    def _identity(self) -> dict[str, str]:
+    def _identity(self, strategy: Strategy) -> dict[str, str]:
         identity, timeline = self._log.identity, self.view.timeline
-        strategy = f"{self.strategy.kind.value}:{self.strategy.header}:{self.strategy.positive_only}"
+        rule = f"{strategy.kind.value}:{strategy.header}:{strategy.positive_only}"
         base = f"{timeline.initial}:{timeline.epochs[0].count}"
-        return {"topic": f"{identity.cluster_id}/{identity.topic_id}", "strategy": strategy, "base": base}
+        return {"topic": f"{identity.cluster_id}/{identity.topic_id}", "strategy": rule, "base": base}
 
     def _resumed(self) -> dict[int, int]:
-        """The store's positions if what it holds was made under the same rules, else none, and an empty store."""
-        facts, wanted = self.store.facts(), self._identity()
-        if not facts:
-            return {}
-        if facts.get("topic") != wanted["topic"]:
+        """The store's positions if what it holds was made under the same rules, else none, and an empty store.
+
+        The store has the topic and the rules from here on; positions once it is saved.
+        """
+        facts, wanted = self.store.facts(), self._identity(self.strategy)
+        if facts and facts.get("topic") != wanted["topic"]:
             raise ConfigError(
                 "state", f"it was made for another topic than {self.topic!r} as it is now", "name another file"
             )
         positions = {int(p): int(offset) for p, offset in json.loads(facts.get("positions", "{}")).items()}
+        # No facts: a new file, or rows that an earlier release's run left when it died, of a topic that nobody knows.
         if any(facts.get(name) != wanted[name] for name in wanted):
-            self.store.clear()
+            self.store.clear(wanted)
             return {}
         # A log that ends below what was read has lost records: what they said must not outlive them.
         places = [(self.topic, p) for p in positions]
         ends = self._link.offsets.high_watermarks(places)
         if any(ends[place] < positions[place[1]] for place in places):
-            self.store.clear()
+            self.store.clear(wanted)
             return {}
         # A tombstone that came and was purged meanwhile would be missed, and its key live on: read all again. What was
         # a tombstone already stays known, so that an older version does not revive its key.
         away = clock.wall_ms() - int(facts.get("saved_at_ms", 0))
         if not 0 <= away < self._log.tombstones_last_ms() / 2:
-            self.store.clear(keep_floors=True)
+            self.store.clear(wanted, keep_floors=True)
             return {}
         return positions
 
     def _rebuild(self) -> None:
         with self.lock:
             self.rebuilds += 1
-            self.store.clear()
+            strategy = self._chosen()
+            self.store.clear(self._identity(strategy))
             self._log.assign(dict.fromkeys(self._log.positions, 0))
             self._folded = dict(self._log.positions)
             # Last: whoever finds the new strategy finds how much is to be read by it.
-            self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)
+            self._folder = Folder(self.store, self.topic_id, strategy, self._look)

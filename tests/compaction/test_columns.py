@@ -91,7 +91,7 @@ def test_batches_and_records_in_any_order_give_the_same_table(data: st.DataObjec
     assert store.count_displaced() == len(displaced)
     live = sum(entry.best.value is not None for entry in wanted.values())
     assert store.count() == (live, len(wanted) - live)
-    store.clear(keep_floors=True)
+    store.clear({}, keep_floors=True)
     assert dict(store.entries()) == {key: entry for key, entry in wanted.items() if entry.best.value is None}
     store.close()
 

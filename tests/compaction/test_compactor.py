@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -217,6 +218,111 @@ def test_a_tombstones_life(cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_
     with compactor(kafka, topic_name, path=state) as it:
         assert it.run().appends == 1
     assert {each.key: each.value for each in clean(kafka, topic_name)} == {b"a": None, b"b": b"x"}
+
+
+def read_and_die(kafka: KafkaUnderTest, topic: str, state: Path) -> None:
+    """The first run with a file, ended after its rows went there and before it saved."""
+
+    def die(phase: str, done: int, total: int) -> None:
+        if done == total:
+            raise KeyboardInterrupt
+
+    with (
+        compactor(kafka, topic, path=state, memory_limit=1, progress=die) as it,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        it.run()
+    with sqlite3.connect(state) as database:
+        (rows,) = database.execute("SELECT count(*) FROM versions").fetchone()
+    database.close()
+    assert rows > 0
+
+
+def test_a_file_of_a_run_that_died_is_not_taken_for_another_strategy(
+    cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """What won by the strategy of the first run is no winner by the one that the topic has now."""
+    kafka, state = cleaning_kafka, tmp_path / "state"
+    config = {**HEADER, "compaction.strategy": "timestamp", "message.timestamp.type": "CreateTime"}
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=config)
+    send(kafka, topic_name, ("a", "loser", 1), ("a", "winner", 5), timestamps=[2_000, 1_000])
+    read_and_die(kafka, topic_name, state)
+    set_strategy(kafka.client_config(), topic_name, Strategy(StrategyKind.HEADER, "v"))
+
+    with compactor(kafka, topic_name, path=state) as it:
+        assert it.run().appends == 0
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        assert dict(view.load().items()) == {b"a": b"winner"}
+    assert [each.value for each in dump(kafka, topic_name)] == [b"loser", b"winner"]
+
+
+def test_a_file_tells_of_a_strategy_that_was_changed_while_it_was_open(
+    cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """A run that dies after it took the new strategy leaves nothing that counts when the topic has the old one again."""
+    kafka, state, died = cleaning_kafka, tmp_path / "state", []
+    by_time = {**kafka.client_config(), "compaction.strategy": "timestamp"}
+    config = {**HEADER, "message.timestamp.type": "CreateTime"}
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config={**config, "compaction.strategy": "timestamp"})
+    send(kafka, topic_name, ("a", None, 50_000), ("a", "late", 10_000), timestamps=[1_000, 2_000])
+
+    def die(phase: str, done: int, total: int) -> None:
+        if died and done == total:
+            raise KeyboardInterrupt
+
+    with compactor(kafka, topic_name, path=state, memory_limit=1, progress=die) as it:
+        assert it.plan().appends == 0
+        set_strategy(kafka.client_config(), topic_name, Strategy(StrategyKind.HEADER, "v"))
+        died.append(True)
+        with pytest.raises(KeyboardInterrupt):
+            it.run()
+    with CompactedView(by_time, topic_name, path=state) as view:
+        assert dict(view.load().items()) == {b"a": b"late"}
+        assert view.counts.records == 2
+
+
+def test_a_file_of_a_run_that_died_is_not_taken_for_another_topic(
+    cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """It is refused. One whose rows say of no topic, as earlier releases left them, is made anew from the topic."""
+    kafka, state, other = cleaning_kafka, tmp_path / "state", f"{topic_name}-other"
+    for topic in (topic_name, other):
+        TopicAdmin(kafka.client_config()).create(topic, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "high", 9), ("a", "low", 8), ("b", None, 9))
+    send(kafka, other, ("a", "other", 1), ("b", "other", 1))
+    read_and_die(kafka, topic_name, state)
+
+    with compactor(kafka, other, path=state) as it, pytest.raises(ConfigError, match="another topic"):
+        it.run()
+    with sqlite3.connect(state) as database:
+        database.execute("DELETE FROM facts")
+    database.close()
+    with compactor(kafka, other, path=state) as it:
+        assert it.run().appends == 0
+    with CompactedView(kafka.client_config(), other, path=state) as view:
+        assert dict(view.load().items()) == {b"a": b"other", b"b": b"other"}
+    assert [(each.key, each.value) for each in dump(kafka, other)] == [(b"a", b"other"), (b"b", b"other")]
+
+
+def test_floors_outlive_a_run_that_died(cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
+    """A file that was left for longer than tombstones last is read anew; that the run dies then loses no deleted key."""
+    kafka, state = cleaning_kafka, tmp_path / "state"
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", None, 9), ("b", "x", 1))
+    with compactor(kafka, topic_name, path=state) as it:
+        assert it.run().appends == 0
+    with sqlite3.connect(state) as database:
+        # As if they had been purged meanwhile: nothing but the file tells of the deletion.
+        database.execute("UPDATE versions SET version = 99 WHERE key = ?", (b"a",))
+        database.execute("UPDATE facts SET text = '0' WHERE name = 'saved_at_ms'")
+    database.close()
+    send(kafka, topic_name, ("a", "late", 98))
+
+    for _ in range(2):
+        read_and_die(kafka, topic_name, state)
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        assert dict(view.load().items()) == {b"b": b"x"}
+        assert view.counts.records == 3
 
 
 @pytest.mark.kip("K280-20")

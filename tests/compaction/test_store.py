@@ -116,10 +116,44 @@ def test_floors_outlive_a_rebuild(limit: int) -> None:
     for key, version in versions([(b"a", 5, 0, b"v"), (b"b", 9, 0, None)]):
         store.put(key, version)
 
-    store.clear(keep_floors=True)
+    store.clear({}, keep_floors=True)
     assert [key for key, _ in store.entries()] == [b"b"]
-    store.clear()
+    store.clear({})
     assert list(store.entries()) == []
+    store.close()
+
+
+@pytest.mark.parametrize("keep_floors", [True, False])
+def test_a_file_made_anew_says_at_once_whose_it_is(tmp_path: Path, keep_floors: bool) -> None:
+    """Rows that come later are with the new facts, though nothing was written down with facts of its own; the old are gone."""
+    path = tmp_path / "state"
+    store = VersionStore(path)
+    for key, version in versions([(b"a", 5, 0, b"v"), (b"b", 9, 0, None)]):
+        store.put(key, version)
+    store.write_down({"topic": "old", "positions": "{}"})
+    store.clear({"topic": "new"}, keep_floors)
+    kept = [b"b"] if keep_floors else []
+
+    for more in ([], [b"c"]):
+        for key in more:
+            store.put(key, versions([(key, 1, 0, b"v")])[0][1])
+        assert store.count() == (len(more), len(kept))  # moves what is in memory to the file
+        store.close()
+        store = VersionStore(path)
+        assert store.facts() == {"topic": "new"}
+        assert [key for key, _ in store.entries()] == [*kept, *more]
+    store.close()
+
+
+def test_a_file_that_cannot_be_made_anew_is_named(tmp_path: Path) -> None:
+    """As where another process holds it: one typed error."""
+    path = tmp_path / "state"
+    store = VersionStore(path)
+    assert store._database is not None
+    store._database.execute("PRAGMA query_only = ON")
+
+    with pytest.raises(ConfigError, match=r"state cannot be used"):
+        store.clear({"topic": "new"})
     store.close()
 
 
