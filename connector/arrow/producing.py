@@ -6,6 +6,9 @@ a key's rows in one chunk all go the same way, so its order is that of the rows.
 
 A queue that is full in the middle of a chunk leaves rows behind that lie before others already taken. They are tried again,
 judged anew, before any later row; if that ends in an error they count as taken and failed, like rows that the broker refuses.
+
+While rows wait for room the callbacks of single records run. What one of them raises says nothing about the rows: it is put
+off until they are taken or refused. What a signal handler raises breaks the call off.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from ...partitioner.writers.fast_path import InFlight
 from ...partitioner.writers.sending import TopicSending
 from .. import clock
 from ..kafka_errors import may_still_arrive
+from ..producing.reports import came_of_a_callback
 from .delivery_counters import Block, Failure
 from .hashing import hash_column
 from .library import Library
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 20_000
 _ANY_KEY = -2
+# How long callbacks that raise may keep rows from being tried again. Seconds.
+_MOMENT = 0.1
 # Hashes of blocked keys of one topic: some megabytes.
 _MOST_BLOCKED = 50_000
 # Dropped by purge(), by aborting, or by the library's fatal error: such rows are told of, but block no key.
@@ -78,15 +84,40 @@ class ColumnProducing:
         self._failures: list[Failure] = []
         self._noted: deque[Failure] = deque()
         self._refused: tuple[str, int] | None = None
+        self._put_off = False
         self.blocked: dict[str, dict[int, str]] = {}
 
     def produce(self, topic: str, data: pa.RecordBatch | pa.Table) -> int:
-        """See OrderedProducer.produce_arrow."""
+        """See OrderedProducer.produce_arrow.
+
+        The first error that a callback raises meanwhile comes out of the next poll(), flush(), close() or call of this, which
+        then takes no row. KeyboardInterrupt, and what a signal handler raises outside of a callback, comes out at once: how
+        many rows were taken is not told then, but rows left behind before others have failed as after any error.
+        """
+        if self._put_off:
+            # An application that calls nothing but this has to hear of it as well: nothing is taken yet.
+            self._put_off = False
+            self._producer.poll(0)
+        heard: list[Exception] = []
+        try:
+            taken = self._produce_all(topic, data, heard)
+            if heard and self._producer._closed:
+                raise heard[0]  # it was closed meanwhile: no later call can raise it
+            return taken
+        finally:
+            if heard and not self._producer._closed:
+                self._put_off = True
+                self._producer._reports.raise_later(heard[0])
+            heard.clear()  # its frames have this list, and the messages
+
+    def _produce_all(self, topic: str, data: pa.RecordBatch | pa.Table, heard: list[Exception]) -> int:
         accepted, self._refused = 0, None
         for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
             try:
-                n = self._produce_batch(topic, batch)
-            except (KafkaException, KeyorderError):
+                n = self._produce_batch(topic, batch, heard)
+            except Exception as raised:
+                if not self._refuses(raised):
+                    raise
                 if accepted:
                     return accepted
                 if self._refused is not None:
@@ -97,7 +128,13 @@ class ColumnProducing:
                 break
         return accepted
 
-    def _produce_batch(self, topic: str, batch: pa.RecordBatch) -> int:
+    def _refuses(self, raised: BaseException) -> bool:
+        """Whether it says that the next row cannot be taken. Anything else, such as a signal's, must come out at once."""
+        if isinstance(raised, RuntimeError):
+            return self._producer._closed
+        return isinstance(raised, (BufferError, KafkaException, KeyorderError))
+
+    def _produce_batch(self, topic: str, batch: pa.RecordBatch, heard: list[Exception]) -> int:
         producer = self._producer
         rows = Rows(batch)
         hashes = hash_column(rows.key)
@@ -124,21 +161,41 @@ class ColumnProducing:
                     elif clock.now() >= patience:
                         waited = producer._settings.control_timeout
                         raise BufferError(f"Local: Queue full (no row was taken in {waited:g} s)")
-                except (BufferError, KafkaException, KeyorderError):
+                    left = after
+                    self._serve(0.01 if len(left) else 0, heard)
+                except BaseException as raised:
                     taken = self._leave_behind(topic, hashes, first, end, left)
-                    if taken:
+                    if taken and self._refuses(raised):
                         return taken
                     raise
-                left = after
-                # What the library has delivered makes room; what waits for a layout change or a lease is awaited here.
-                producer.poll(0.01 if len(left) else 0)
             first = end
         return last
+
+    def _serve(self, timeout: float, heard: list[Exception]) -> None:
+        """What the library has delivered makes room; what waits for a layout change or a lease is awaited here.
+
+        heard: takes the first error of a callback, no more: each keeps its frames, and they the messages.
+        """
+        end = clock.now() + _MOMENT
+        while True:
+            try:
+                self._producer.poll(timeout)
+                return
+            except Exception as raised:
+                if not came_of_a_callback(raised):
+                    raise
+                if not heard:
+                    heard.append(raised)
+                # One that raises ends the library's call. What lies behind it makes room, too.
+                timeout = 0
+                if clock.now() >= end:
+                    return
 
     def _leave_behind(self, topic: str, hashes: Any, first: int, end: int, left: Any) -> int:
         """Rows `left` of [first, end) will not be sent. Returns how many rows of the batch count as taken.
 
-        Those that lie before others which are on their way have failed, and their keys take no more.
+        Those that lie before others which are on their way have failed, and their keys take no more. If a signal's exception
+        came while they were handed over, some of them may be on their way as well.
         """
         gone = np.setdiff1d(np.arange(first, end), left, assume_unique=True)
         taken = int(gone[-1]) + 1 if len(gone) else first

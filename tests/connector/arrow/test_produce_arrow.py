@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,130 @@ def test_transactions_take_rows(kafka: KafkaUnderTest, topic_name: str) -> None:
         assert producer.arrow_failures() == []
     values = [row["value"] for rows in log_of(kafka, topic_name, 2).values() for row in rows]
     assert values == [b"1"] * 100
+
+
+def forty_rows() -> pa.Table:
+    """Two batches of rows whose values are their numbers, of one key each."""
+    numbers = [str(number) for number in range(40)]
+    rows = pa.RecordBatch.from_pydict({"key": [f"k{number}" for number in numbers], "value": numbers})
+    return pa.Table.from_batches([rows.slice(0, 30), rows.slice(30)])
+
+
+def key_of(number: int) -> int:
+    """How a failure names a row of forty_rows()."""
+    return key_hash(f"k{number}".encode())
+
+
+def numbers_in(kafka: KafkaUnderTest, topic: str) -> list[int]:
+    """The values in a topic of four partitions, which are numbers."""
+    return sorted(int(row["value"]) for rows in log_of(kafka, topic, 4).values() for row in rows)
+
+
+@WAYS
+@pytest.mark.parametrize("call", ["poll", "flush", "close", "produce_arrow"])
+@pytest.mark.parametrize("kind", [ValueError, KafkaException])
+def test_what_a_callback_raises_is_heard_when_the_rows_are_taken(
+    kafka: KafkaUnderTest, topic_name: str, native: bool, call: str, kind: type[Exception]
+) -> None:
+    """A single record's callback raises while rows wait for room: all are taken, and the next call raises the first."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 4, config=QUICK)
+    config = {**kafka.client_config(), "queue.buffering.max.messages": 10, "linger.ms": 200}
+    rows = forty_rows()
+    errors: list[Exception] = []
+
+    def raises(*_: object) -> None:
+        errors.append(kind(KafkaError(KafkaError._APPLICATION)))
+        raise errors[-1]
+
+    with OrderedProducer({**config, "keyorder.arrow.native": native}) as producer:
+        for _ in range(2):
+            producer.produce(topic_name, "-1", "single", on_delivery=raises)
+        assert producer.produce_arrow(topic_name, rows) == 40
+        calls: dict[str, Callable[[], object]] = {
+            "poll": lambda: producer.poll(0),
+            "flush": producer.flush,
+            "close": producer.close,
+            "produce_arrow": lambda: producer.produce_arrow(topic_name, rows),
+        }
+        with pytest.raises(kind) as heard:
+            calls[call]()
+        assert heard.value is errors[0]
+        assert len(errors) == 2
+        if call != "close":
+            assert producer.flush(120) == 0
+            assert producer.arrow_failures() == []
+    assert numbers_in(kafka, topic_name) == [-1, -1, *range(40)]
+
+
+@WAYS
+@pytest.mark.parametrize("where", ["callback", "signal"])
+def test_an_interrupt_goes_out_at_once_and_tells_of_the_rows_left_behind(
+    kafka: KafkaUnderTest, topic_name: str, native: bool, where: str
+) -> None:
+    """Ctrl-C in a callback, or what a signal handler raises: each row before the last one taken is there or has failed."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 4, config=QUICK)
+    linger = 200 if where == "callback" else 3_000
+    config = {**kafka.client_config(), "queue.buffering.max.messages": 10, "linger.ms": linger}
+
+    class Interrupted(Exception):
+        pass
+
+    raised: type[BaseException] = KeyboardInterrupt if where == "callback" else Interrupted
+
+    def interrupts(*_: object) -> None:
+        raise raised
+
+    with OrderedProducer({**config, "keyorder.arrow.native": native}) as producer:
+        assert producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"value": ["-2"]})) == 1
+        assert producer.flush(120) == 0
+        before = signal.signal(signal.SIGALRM, interrupts)
+        try:
+            if where == "callback":
+                producer.produce(topic_name, "-1", "single", on_delivery=interrupts)
+            else:
+                signal.setitimer(signal.ITIMER_REAL, 1)
+            with pytest.raises(raised):
+                producer.produce_arrow(topic_name, forty_rows())
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert producer.flush(120) == 0
+        failed = {failure.key_hash for failure in producer.arrow_failures()}
+    found = [number for number in numbers_in(kafka, topic_name) if number >= 0]
+    assert found == sorted(set(found))
+    lost = set(range(found[-1])) - set(found)
+    assert lost
+    assert failed == {key_of(number) for number in lost}
+
+
+@WAYS
+def test_rows_taken_count_when_the_producer_is_closed_in_the_middle(
+    kafka: KafkaUnderTest, topic_name: str, native: bool
+) -> None:
+    """By a callback: each row that counts as taken is in the log or has failed, and the next call raises."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 4, config=QUICK)
+    config = {**kafka.client_config(), "queue.buffering.max.messages": 10, "linger.ms": 200}
+    producer = OrderedProducer({**config, "keyorder.arrow.native": native})
+    producer.produce(topic_name, "-1", "single", on_delivery=lambda *_: producer.close())
+    taken = producer.produce_arrow(topic_name, forty_rows())
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.produce_arrow(topic_name, forty_rows())
+    failed = {failure.key_hash for failure in producer.arrow_failures()}
+    found = [number for number in numbers_in(kafka, topic_name) if number >= 0]
+    assert taken == found[-1] + 1
+    assert failed == {key_of(number) for number in set(range(taken)) - set(found)}
+
+
+@WAYS
+def test_a_queue_that_stays_full_ends_a_table_at_the_rows_taken(
+    kafka: KafkaUnderTest, topic_name: str, native: bool
+) -> None:
+    """BufferError comes when the first row is not taken; after an earlier batch the number of rows comes."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    config = {**kafka.client_config(), "queue.buffering.max.messages": 30, "linger.ms": 15_000}
+    patience = {"keyorder.control.timeout.ms": 1_000, "keyorder.arrow.native": native}
+    with OrderedProducer({**config, **patience}) as producer:
+        assert producer.produce_arrow(topic_name, forty_rows()) == 30
+        with pytest.raises(BufferError, match="no row was taken"):
+            producer.produce_arrow(topic_name, forty_rows().slice(30))
+        producer.purge()
