@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -55,11 +56,15 @@ class KeyorderDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises NoOptionsError, ConfigError, SinkSchemaError, SaveModeError."""
+        from .sink.headers import refuse_versions
         from .sink.writer import BatchWriter, SaveModeError
 
         if overwrite:
             raise SaveModeError
-        return BatchWriter(self._sink(schema))
+        options = replace(self._sink(schema), one_batch=True)
+        if options.version_header is not None and options.topic is not None:
+            refuse_versions(options, options.topic)
+        return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Raises ConfigError, SinkSchemaError."""
@@ -96,6 +101,7 @@ class KeyorderDataSource(DataSource):
             raise ConfigError(
                 STALE,
                 "there is no version to compare by",
-                "give a column version, and compaction.strategy.header where the topic has no strategy by header",
+                "give a column version, and compaction.strategy.header where the topic has no strategy by header or rows name "
+                "their topics",
             )
         return options

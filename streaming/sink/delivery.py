@@ -13,6 +13,7 @@ from ...connector.producing.producer import OrderedProducer
 from ...partitioner.errors import KeyBlockedError
 from .columns import Rows, split_by_topic
 from .errors import SinkDeliveryError
+from .headers import TopicHeaders
 from .options import SinkOptions
 from .stale import Stale
 from .task import Task
@@ -20,10 +21,16 @@ from .versions import versions, with_versions
 
 
 class Delivery:
-    """One task's rows on their way. `rows`: how many were taken; `stale`: how many of them were left out."""
+    """One task's rows on their way. `rows`: how many were taken; `stale`: how many of them were left out.
 
-    def __init__(self, producer: OrderedProducer, options: SinkOptions, task: Task) -> None:
+    headers: what the task knows of its topics already.
+    """
+
+    def __init__(
+        self, producer: OrderedProducer, options: SinkOptions, task: Task, headers: TopicHeaders | None = None
+    ) -> None:
         self._producer, self._options, self._task = producer, options, task
+        self._headers = TopicHeaders(options) if headers is None else headers
         self.rows = 0
         self._stale: Stale | None = None
         self._failed: dict[str, int] = {}
@@ -50,8 +57,9 @@ class Delivery:
         return 0 if self._stale is None else self._stale.count
 
     def _send_rows(self, rows: Rows) -> None:
-        header = self._options.compaction_header
-        if header is not None and rows.version is not None:
+        self._headers.check(rows.topic)
+        header = None if rows.version is None else self._headers.header(rows.topic, rows.version)
+        if header is not None:
             if self._options.stale != "write":
                 self._stale = self._stale or Stale(self._options)
                 rows = self._stale.left(rows)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from ...partitioner.errors import OrderError, PeerError
 
+_NEW_CHECKPOINT = (
+    "a new checkpoint (versions of keyorder.sink.version.header start anew with it: in a topic compacted by that header its "
+    "rows lose to older ones)"
+)
+
 
 class SinkDeliveryError(PeerError):
     """Rows that the cluster did not acknowledge. Spark tries the task again."""
@@ -32,7 +37,8 @@ class ReplayMismatchError(OrderError):
         return (
             f"task {self.slot} has committed batch {self.batch} with other rows ({self.before} then, {self.now} now): the "
             "query gives other rows when it is run again (random values, current time, a changed number of shuffle "
-            "partitions), so its output cannot be exactly once; make it deterministic and start it with a new checkpoint"
+            "partitions), so its output cannot be exactly once; make it deterministic and start it with "
+            f"{_NEW_CHECKPOINT}"
         )
 
 
@@ -46,7 +52,8 @@ class StaleTaskError(PeerError):
     def __str__(self) -> str:
         return (
             f"task {self.slot} of batch {self.batch} comes after batch {self.committed} was committed: the query runs twice, "
-            "or its checkpoint was set back; run it once, or start it with a new checkpoint"
+            "or its checkpoint was set back; run it once, or start it with "
+            f"{_NEW_CHECKPOINT}"
         )
 
 

@@ -23,6 +23,10 @@ class Fingerprint:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             self._column(name.lower(), column)
 
+    def add_column(self, name: str, column: pa.Array) -> None:
+        """Take one more column in, of those rows that have it."""
+        self._column(name, column)
+
     def digest(self) -> str:
         """Rows and sums as text, equal for equal rows in equal order."""
         return f"{self.rows}:" + ",".join(f"{name}={value:08x}" for name, value in sorted(self._sums.items()))

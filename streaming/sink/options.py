@@ -42,7 +42,8 @@ class SinkOptions:
 
     client: settings for an OrderedProducer; it may hold secrets, so it is not in the repr.
     topic: wins over a `topic` column. version_header: None where rows carry no version of keyorder's making.
-    compaction_header: what a column `version` becomes; None where it is no concern of the sink. stale: write, skip, fail.
+    compaction_header: what a column `version` becomes; None where it is no concern of the sink, or where by_topic says that
+    each row's topic decides. stale: write, skip, fail. one_batch: a batch write, none of a query's batches.
     """
 
     client: Mapping[str, Any]
@@ -52,6 +53,8 @@ class SinkOptions:
     explicit_partition: bool = False
     compaction_header: str | None = None
     stale: str = "write"
+    by_topic: bool = False
+    one_batch: bool = False
 
     def __repr__(self) -> str:
         return f"SinkOptions(topic={self.topic!r}, exactly_once={self.exactly_once})"
@@ -113,18 +116,30 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 def with_topics_header(options: SinkOptions) -> SinkOptions:
     """For rows with a column `version` and no option that says what becomes of it: the header of the topic's own strategy.
 
-    Without one the column is no concern of the sink. Raises ConfigError where `keyorder.sink.stale` needs a version.
+    Without one the column is no concern of the sink. Where rows name their topics, the tasks look. Raises as `topics_header`.
     """
-    from ...connector.admin import TopicAdmin
+    if options.topic is None:
+        return replace(options, by_topic=True)
+    return replace(options, compaction_header=topics_header(options, options.topic))
 
-    found = ""
-    if options.topic is not None:
-        with TopicAdmin(connection_of(options.client)) as admin:
-            timeline = admin.managed(options.topic)
-        found = "" if timeline is None else chosen_strategy(timeline.settings)[1]
+
+def topics_header(options: SinkOptions, topic: str) -> str | None:
+    """The header of a topic's own strategy; None without one. Raises ConfigError where the rows have it already, and what an
+    admin raises.
+    """
+    found = own_header(options, topic)
     if found and found == options.version_header:
         raise ConfigError(VERSION_HEADER, f"the column version is written as {found} already", "leave the option out")
-    return replace(options, compaction_header=found or None)
+    return found or None
+
+
+def own_header(options: SinkOptions, topic: str) -> str:
+    """The header of a topic's own strategy, or nothing. Raises what an admin raises."""
+    from ...connector.admin import TopicAdmin
+
+    with TopicAdmin(connection_of(options.client)) as admin:
+        timeline = admin.managed(topic)
+    return "" if timeline is None else chosen_strategy(timeline.settings)[1]
 
 
 def _is_producer_option(name: str) -> bool:

@@ -10,7 +10,10 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass(frozen=True)
 class Task:
-    """query: the streaming query's id, which outlives restarts, or the id of one batch write. attempt: 0, 1, …"""
+    """query: the streaming query's id, which outlives restarts, or the id of one batch write. attempt: 0, 1, …
+
+    batch: grows from batch to batch of a query; a batch write has 0.
+    """
 
     query: str
     batch: int

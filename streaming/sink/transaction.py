@@ -17,6 +17,7 @@ from .columns import written
 from .delivery import Delivery
 from .errors import ReplayMismatchError, SinkDeliveryError, StaleTaskError
 from .fingerprint import Fingerprint
+from .headers import TopicHeaders
 from .markers import Marker, encode_marker, marker_slot
 from .options import SinkOptions
 from .task import Task, transactional_id
@@ -34,8 +35,8 @@ def write_transaction(
     """
     config = dict(options.client)
     config["transactional.id"] = transactional_id(task.slot)
-    seen = Fingerprint()
-    rows = _fingerprinted(batches, seen, options)
+    seen, headers = Fingerprint(), TopicHeaders(options)
+    rows = _fingerprinted(batches, seen, options, headers)
     first = next(rows, None)
     if first is None:
         marker = _committed(warm, config, task)
@@ -52,7 +53,7 @@ def write_transaction(
                 raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, seen.digest())
             warm.done(config)
             return seen.rows, True, 0
-        delivery = Delivery(producer, options, task)
+        delivery = Delivery(producer, options, task, headers)
         producer.begin_transaction()
         try:
             delivery.send([first])
@@ -66,7 +67,7 @@ def write_transaction(
             marker = _committed(warm, config, task)
             if marker is not None and marker.batch == task.batch:
                 raise StaleTaskError(task.slot, task.batch, marker.batch) from None
-            delivery = Delivery(producer, options, task)
+            delivery = Delivery(producer, options, task, headers)
             producer.begin_transaction()
             delivery.send([first])
         crash_point("sink-rows-queued")
@@ -85,11 +86,15 @@ def write_transaction(
 
 
 def _fingerprinted(
-    batches: Iterator[pa.RecordBatch], seen: Fingerprint, options: SinkOptions
+    batches: Iterator[pa.RecordBatch], seen: Fingerprint, options: SinkOptions, headers: TopicHeaders
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
             seen.add(written(batch, options.topic, options.compaction_header is not None))
+            versions = headers.versions(batch)
+            # Of the topics that have a use for it alone: in others the column may be what changes in a replay.
+            if versions is not None:
+                seen.add_column("version", versions)
             yield batch
 
 

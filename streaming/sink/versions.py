@@ -1,7 +1,8 @@
 """A growing version per row, as a header: it makes replayed rows recognisable, and compaction by version keep the right one.
 
 Eight bytes, big-endian, as KIP-280 wants a version header: 28 bits of batch, 12 of task, 23 of row. A replayed row of a
-deterministic query has the version it had before.
+deterministic query has the version it had before. Only a stream's batches have numbers that grow, and they start anew with
+each checkpoint; a batch write is batch 0.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from keyorder.streaming.sink.columns import (
     check_schema,
     split_by_topic,
 )
+from keyorder.streaming.sink.errors import ReplayMismatchError, StaleTaskError
 from keyorder.streaming.sink.fingerprint import Fingerprint
 from keyorder.streaming.sink.options import sink_options
 from keyorder.streaming.sink.versions import VersionRangeError, versions, with_versions
@@ -168,6 +169,13 @@ def test_versions_grow_with_rows_tasks_and_batches_and_never_overflow() -> None:
     for part in ((1 << 28, 0, 0), (0, 4096, 0), (0, 0, 1 << 23)):
         with pytest.raises(VersionRangeError):
             versions(*part, 1)
+
+
+@pytest.mark.parametrize("error", [ReplayMismatchError("q/0", 7, "1:", "2:"), StaleTaskError("q/0", 6, 7)])
+def test_who_is_told_to_start_a_new_checkpoint_hears_of_versions(error: Exception) -> None:
+    """They begin at 0 again with it."""
+    assert "new checkpoint" in str(error)
+    assert "versions of keyorder.sink.version.header start anew with it" in str(error)
 
 
 @pytest.mark.slow

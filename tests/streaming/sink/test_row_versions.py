@@ -17,7 +17,8 @@ from keyorder.connector.metadata import wait_until_gone
 from keyorder.partitioner.errors import ConfigError
 from keyorder.streaming.data_source import KeyorderDataSource
 from keyorder.streaming.sink.columns import SinkSchemaError
-from keyorder.streaming.sink.errors import StaleVersionError
+from keyorder.streaming.sink.errors import ReplayMismatchError, StaleVersionError
+from keyorder.streaming.sink.markers import ensure_marker_topic
 from keyorder.streaming.sink.options import SinkOptions, sink_options
 from keyorder.streaming.sink.task import Task
 from keyorder.streaming.sink.versions import with_versions
@@ -90,6 +91,11 @@ def test_the_column_is_a_bigint_and_there_where_the_option_asks_for_it() -> None
         source.writer(schema(), overwrite=False)
     with pytest.raises(ConfigError, match="no version to compare by"):
         KeyorderDataSource({**BASE, "keyorder.sink.stale": "skip"}).writer(schema(), overwrite=False)
+    by_topic = schema(spark_types.LongType()).add("topic", spark_types.StringType())
+    with pytest.raises(ConfigError, match="or rows name their topics"):
+        KeyorderDataSource({"kafka.bootstrap.servers": "localhost:9092", "keyorder.sink.stale": "skip"}).writer(
+            by_topic, overwrite=False
+        )
 
 
 def write(options: SinkOptions, rows: list[tuple[str | None, str | None, int | None]], batch: int = 0) -> Written:
@@ -126,6 +132,104 @@ def test_the_topics_own_header_is_written_and_another_topic_knows_no_versions(
     assert all(m.headers() is None for m in read_topic(kafka.client_config(), f"{topic_name}-plain"))
     with CompactedView(kafka.client_config(), topic_name) as view:
         assert dict(view.load().items()) == {b"a": b"2", b"b": b"none"}
+
+
+def write_by_topic(options: SinkOptions, batch: int, *rows: tuple[str, str, Any], kind: Any = None) -> Written:
+    """What one task writes of these (topic, value, version), each key being the value; a row is a batch of its own."""
+    fields = [("topic", pa.string()), ("key", pa.string()), ("value", pa.string()), ("Version", kind or pa.int64())]
+    batches = [
+        pa.RecordBatch.from_pylist([{"topic": t, "key": v, "value": v, "Version": n}], pa.schema(fields))
+        for t, v, n in rows
+    ]
+    return write_task(iter(batches), options, Task(f"query-{rows[0][0]}", batch, 0))
+
+
+def options_by_topic(kafka: KafkaUnderTest, version: spark_types.DataType, **more: str) -> SinkOptions:
+    """As the driver makes them for rows with columns `topic` and `version`."""
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **more}
+    return KeyorderDataSource(given)._sink(schema(version).add("topic", spark_types.StringType()))
+
+
+def versions_of(kafka: KafkaUnderTest, topic: str) -> dict[str, Any]:
+    """The headers of each value, versions as numbers."""
+    return {
+        (m.value() or b"").decode(): {name: header_version([(name, value)], name) for name, value in m.headers() or []}
+        for m in read_topic(kafka.client_config(), topic)
+    }
+
+
+@pytest.fixture
+def topics(kafka: KafkaUnderTest, topic_name: str) -> list[str]:
+    """Of strategy header (v), header (w), offset, and one that is not managed."""
+    from support.spark_source import create
+
+    admin = TopicAdmin(kafka.client_config())
+    admin.create(topic_name, 2, config=CONFIG)
+    admin.create(f"{topic_name}-w", 1, config={**CONFIG, "compaction.strategy.header": "w"})
+    admin.create(f"{topic_name}-plain", 1)
+    create(kafka, f"{topic_name}-foreign", 1)
+    ensure_marker_topic(kafka.client_config())
+    return [topic_name, f"{topic_name}-w", f"{topic_name}-plain", f"{topic_name}-foreign"]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("exactly_once", ["false", "true"])
+def test_each_topic_of_a_column_says_what_becomes_of_a_version(
+    kafka: KafkaUnderTest, topics: list[str], exactly_once: str
+) -> None:
+    """Where rows name their topics, as where the option does."""
+    header, other, plain, foreign = topics
+    options = options_by_topic(kafka, spark_types.LongType(), **{"keyorder.sink.exactly.once": exactly_once})
+    rows = [
+        (plain, "a", 1),
+        (header, "b", 2),
+        (other, "c", 3),
+        (foreign, "d", 4),
+        (header, "e", None),
+        (header, "f", 5),
+    ]
+    assert write_by_topic(options, 0, *rows).rows == 6
+    assert versions_of(kafka, header) == {"b": {"v": 2}, "e": {}, "f": {"v": 5}}
+    assert versions_of(kafka, other) == {"c": {"w": 3}}
+    assert versions_of(kafka, plain) == {"a": {}}
+    assert versions_of(kafka, foreign) == {"d": {}}
+
+
+@pytest.mark.kafka
+def test_a_replay_has_the_versions_that_were_written(kafka: KafkaUnderTest, topics: list[str]) -> None:
+    """Those that a topic has no use for may be others, such as the current time, however the rows are cut into batches."""
+    header, _, plain, foreign = topics
+    options = options_by_topic(kafka, spark_types.LongType(), **{"keyorder.sink.exactly.once": "true"})
+    assert write_by_topic(options, 0, (plain, "a", 1), (header, "b", 2), (foreign, "c", 3)).replayed is False
+    assert write_by_topic(options, 0, (plain, "a", 7), (header, "b", 2), (foreign, "c", None)).replayed is True
+    with pytest.raises(ReplayMismatchError):
+        write_by_topic(options, 0, (plain, "a", 1), (header, "b", 3), (foreign, "c", 3))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("exactly_once", ["false", "true"])
+def test_a_column_that_only_happens_to_be_called_version_is_left_alone(
+    kafka: KafkaUnderTest, topics: list[str], exactly_once: str
+) -> None:
+    """Of whatever type, in topics without the strategy; one with it wants a number."""
+    header, _, plain, foreign = topics
+    options = options_by_topic(kafka, spark_types.StringType(), **{"keyorder.sink.exactly.once": exactly_once})
+    assert write_by_topic(options, 0, (plain, "a", "1.0"), (foreign, "b", None), kind=pa.string()).rows == 2
+    assert versions_of(kafka, plain) == {"a": {}}
+    assert versions_of(kafka, foreign) == {"b": {}}
+    with pytest.raises(SinkSchemaError, match="version attribute type must be a long, not string"):
+        write_by_topic(options, 1, (header, "c", "1.0"), kind=pa.string())
+
+
+@pytest.mark.kafka
+def test_a_topics_header_is_not_written_twice(kafka: KafkaUnderTest, topics: list[str]) -> None:
+    """By the column and by keyorder.sink.version.header."""
+    header, other, *_ = topics
+    options = options_by_topic(kafka, spark_types.LongType(), **{"keyorder.sink.version.header": "v"})
+    write_by_topic(options, 0, (other, "a", 1))
+    assert versions_of(kafka, other) == {"a": {"v": 0, "w": 1}}
+    with pytest.raises(ConfigError, match="the column version is written as v already"):
+        write_by_topic(options, 0, (header, "b", 1))
 
 
 @pytest.mark.kafka

@@ -49,13 +49,52 @@ def test_a_batch_is_written_with_keys_headers_and_topics(
         assert (message.headers() or []) == ([("h", b"x")] if odd else [])
 
 
-def test_versions_are_written_as_the_last_header(registered: Any, kafka: KafkaUnderTest, topic_name: str) -> None:
+def test_versions_of_a_stream_are_the_last_header_and_grow_with_its_batches(
+    registered: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Each file is a batch of one task."""
     TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 1)
-    frame = registered.range(0, 10, 1, 1).selectExpr("'k' as key", "cast(id as string) as value")
-    writer = frame.write.format("keyorder").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    writer.option("topic", topic_name).option("keyorder.sink.version.header", "v").mode("append").save()
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "topic": topic_name,
+        "keyorder.sink.version.header": "v",
+        "checkpointLocation": str(tmp_path / "checkpoint"),
+    }
+    rows = registered.range(0, 5, 1, 1).selectExpr("'k' as key", "cast(id as string) as value")
+    for _ in range(2):
+        rows.write.mode("append").parquet(str(tmp_path / "rows"))
+    source = registered.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "rows"))
+    query = source.writeStream.format("keyorder").options(**options).trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
     versions = [struct.unpack(">q", dict(m.headers())["v"])[0] for m in read_topic(kafka.client_config(), topic_name)]
-    assert versions == list(range(10))
+    assert versions == [*range(5), *range(1 << 35, (1 << 35) + 5)]
+
+
+@pytest.mark.parametrize("named_by", ["option", "column"])
+def test_versions_of_a_batch_write_tell_its_own_rows_apart_and_no_more(
+    registered: Any, kafka: KafkaUnderTest, topic_name: str, named_by: str
+) -> None:
+    """Each write begins at 0 again, so in a topic that is compacted by them its rows would lose to those before."""
+    admin, competing = TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}), f"{topic_name}-by-v"
+    admin.create(topic_name, 1)
+    by_v = {"cleanup.policy": "compact", "compaction.strategy": "header", "compaction.strategy.header": "v"}
+    admin.create(competing, 1, config=by_v)
+    rows = registered.range(0, 5, 1, 1).selectExpr("'k' as key", "cast(id as string) as value")
+
+    def write(topic: str) -> None:
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "keyorder.sink.version.header": "v"}
+        placed = rows.selectExpr("*", f"'{topic}' as topic") if named_by == "column" else rows
+        if named_by == "option":
+            options["topic"] = topic
+        placed.write.format("keyorder").options(**options).mode("append").save()
+
+    for _ in range(2):
+        write(topic_name)
+    versions = [struct.unpack(">q", dict(m.headers())["v"])[0] for m in read_topic(kafka.client_config(), topic_name)]
+    assert versions == [*range(5), *range(5)]
+    with pytest.raises(Exception, match="a batch write has no number that grows from write to write"):
+        write(competing)
+    assert read_topic(kafka.client_config(), competing) == []
 
 
 @pytest.mark.parametrize(
