@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextvars import ContextVar
 from itertools import count
@@ -50,10 +50,7 @@ def in_callback(turn: int) -> InCallback | None:
 def start(
     executor: Executor, callback: InCallback | None, function: Callable[..., Any], *arguments: Any, **named: Any
 ) -> asyncio.Future[Any]:
-    """Run a blocking function on a thread. callback: on behalf of which; None: of its own.
-
-    What a callback calls gets a thread of its own: those of the executor may all be waiting for callbacks.
-    """
+    """Run a blocking function on a thread. callback: on behalf of which; None: of its own."""
     identity = callback.identity if callback is not None else (next(_numbers) & 0xFFFFFFFF or 1)
     passed_on = frozenset[int]() if callback is None else callback.lent
 
@@ -67,14 +64,7 @@ def start(
             if _IDENTITY is not None and caller is not None:
                 _IDENTITY.reset(caller)
 
-    loop = asyncio.get_running_loop()
-    if callback is None:
-        return loop.run_in_executor(executor, run)
-    own = ThreadPoolExecutor(1)
-    try:
-        return loop.run_in_executor(own, run)
-    finally:
-        own.shutdown(wait=False)  # its thread ends with the call
+    return asyncio.get_running_loop().run_in_executor(executor, run)
 
 
 async def call(executor: Executor, turn: int, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -197,32 +197,6 @@ def test_a_consumer_whose_callback_raises_in_close_is_closed(kafka: KafkaUnderTe
     run(main())
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_callbacks_that_call_their_producer_never_wait_for_each_other(workers: int) -> None:
-    """More calls than threads, each with callbacks that call the producer: what they call needs a thread of its own."""
-
-    async def main() -> None:
-        called = 0
-
-        async def stats(_: str) -> None:
-            nonlocal called
-            called += 1
-            if called <= 100:  # none may call it once it is closed
-                await producer.poll(0)
-
-        config = {**NOWHERE, "statistics.interval.ms": 1, "stats_cb": stats}
-        producer = AIOProducer(config, max_workers=workers)
-
-        async def poll_until(calls: int) -> None:
-            while called < calls:
-                await producer.poll(0.1)
-
-        await asyncio.gather(*(poll_until(100) for _ in range(workers + 2)))
-        await producer.close()
-
-    run(main())
-
-
 @pytest.mark.parametrize("way", ["async with", "finally", "cancelled", "handled"])
 def test_a_record_whose_handler_failed_comes_again(kafka: KafkaUnderTest, topic_name: str, way: str) -> None:
     """As with OrderedConsumer: close() takes the last record for processed unless an exception is on its way."""
