@@ -57,13 +57,14 @@ class KeyorderDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises NoOptionsError, ConfigError, SinkSchemaError, SaveModeError."""
         from .sink.headers import refuse_versions
+        from .sink.options import own_header
         from .sink.writer import BatchWriter, SaveModeError
 
         if overwrite:
             raise SaveModeError
         options = replace(self._sink(schema), one_batch=True)
         if options.version_header is not None and options.topic is not None:
-            refuse_versions(options, options.topic)
+            refuse_versions(options, options.topic, own_header(options, options.topic))
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:

@@ -11,20 +11,17 @@ from .options import VERSION_HEADER, SinkOptions, own_header, topics_header
 
 
 class TopicHeaders:
-    """Headers by topic for one task. A topic is looked up at its first row with a column `version`, and once."""
+    """Headers by topic for one task. A topic is looked up at the first of its rows for which that counts, and once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._known: dict[str, str | None] = {}
-        self._checked: set[str] = set()
+        self._own: dict[str, str] = {}
 
     def check(self, topic: str) -> None:
         """For each topic that rows name. Raises as `refuse_versions`."""
         options = self._options
-        versioned = options.one_batch and options.version_header is not None
-        if versioned and options.topic is None and topic not in self._checked:
-            refuse_versions(options, topic)
-            self._checked.add(topic)
+        if options.one_batch and options.version_header is not None and options.topic is None:
+            refuse_versions(options, topic, self._own_header(topic))
 
     def header(self, topic: str, version: pa.Array) -> str | None:
         """The header that a topic's versions become, None where the column is no concern of the sink.
@@ -33,9 +30,7 @@ class TopicHeaders:
         """
         if not self._options.by_topic:
             return self._options.compaction_header
-        if topic not in self._known:
-            self._known[topic] = topics_header(self._options, topic)
-        found = self._known[topic]
+        found = topics_header(self._options, self._own_header(topic))
         # The driver cannot refuse the column: it does not know the topics, and others than these pass over it.
         if found is not None and version.type != pa.int64():
             raise SinkSchemaError(
@@ -55,10 +50,15 @@ class TopicHeaders:
         names = [name for name in pc.unique(topics).to_pylist() if name is not None and self.header(name, version)]
         return version.filter(pc.is_in(topics, pa.array(names, topics.type))) if names else None
 
+    def _own_header(self, topic: str) -> str:
+        if topic not in self._own:
+            self._own[topic] = own_header(self._options, topic)
+        return self._own[topic]
 
-def refuse_versions(options: SinkOptions, topic: str) -> None:
+
+def refuse_versions(options: SinkOptions, topic: str, own: str) -> None:
     """Raises ConfigError where a batch write's versions would compete in the topic: each write begins again at 0."""
-    if own_header(options, topic) == options.version_header:
+    if own == options.version_header:
         raise ConfigError(
             VERSION_HEADER,
             f"topic {topic} is compacted by it, and a batch write has no number that grows from write to write",

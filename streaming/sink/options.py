@@ -116,21 +116,19 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 def with_topics_header(options: SinkOptions) -> SinkOptions:
     """For rows with a column `version` and no option that says what becomes of it: the header of the topic's own strategy.
 
-    Without one the column is no concern of the sink. Where rows name their topics, the tasks look. Raises as `topics_header`.
+    Without one the column is no concern of the sink. Where rows name their topics, the tasks look.
+    Raises as `own_header` and `topics_header`.
     """
     if options.topic is None:
         return replace(options, by_topic=True)
-    return replace(options, compaction_header=topics_header(options, options.topic))
+    return replace(options, compaction_header=topics_header(options, own_header(options, options.topic)))
 
 
-def topics_header(options: SinkOptions, topic: str) -> str | None:
-    """The header of a topic's own strategy; None without one. Raises ConfigError where the rows have it already, and what an
-    admin raises.
-    """
-    found = own_header(options, topic)
-    if found and found == options.version_header:
-        raise ConfigError(VERSION_HEADER, f"the column version is written as {found} already", "leave the option out")
-    return found or None
+def topics_header(options: SinkOptions, own: str) -> str | None:
+    """What a column `version` becomes in a topic with this `own_header`. Raises ConfigError where the rows have it already."""
+    if own and own == options.version_header:
+        raise ConfigError(VERSION_HEADER, f"the column version is written as {own} already", "leave the option out")
+    return own or None
 
 
 def own_header(options: SinkOptions, topic: str) -> str:
