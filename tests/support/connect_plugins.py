@@ -85,15 +85,19 @@ class HandingOverTask(CounterTask):
         return super().poll()
 
 
-class AbortingSource(CounterSource):
-    """Its task says where transactions end, and drops every second one: four polls of one record, then none."""
+class EndingSource(CounterSource):
+    """Its task says where transactions end."""
+
+    def can_define_transaction_boundaries(self, config: dict[str, str]) -> bool:
+        return True
+
+
+class AbortingSource(EndingSource):
+    """Drops every second transaction: four polls of one record, then none."""
 
     @classmethod
     def task_class(cls) -> type[SourceTask]:
         return AbortingTask
-
-    def can_define_transaction_boundaries(self, config: dict[str, str]) -> bool:
-        return True
 
 
 class AbortingTask(CounterTask):
@@ -110,15 +114,12 @@ class AbortingTask(CounterTask):
         return [replace(self._record(n), key="k")]
 
 
-class ThreesSource(CounterSource):
+class ThreesSource(EndingSource):
     """Its task ends a transaction behind every third record."""
 
     @classmethod
     def task_class(cls) -> type[SourceTask]:
         return ThreesTask
-
-    def can_define_transaction_boundaries(self, config: dict[str, str]) -> bool:
-        return True
 
 
 class ThreesTask(CounterTask):

@@ -91,6 +91,16 @@ PROVIDERS: dict[str, type[ConfigProvider]] = {
 }
 
 
+def forms(value: str) -> tuple[str, str]:
+    """A value as it was read, and as settings have it, which are trimmed."""
+    return value, value.strip(BLANKS)
+
+
+def may_be_secret(value: str) -> bool:
+    """Nothing shorter is a secret, and hiding it would blot out half of every text."""
+    return len(value) > 3
+
+
 class Resolver:
     """Resolves placeholders, and remembers what must not be shown."""
 
@@ -127,10 +137,8 @@ class Resolver:
         return self.redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
     def _hide(self, value: str) -> None:
-        """Have `redact` hide a value, as it was read and as settings have it, which are trimmed."""
-        for form in (value, value.strip(BLANKS)):
-            if len(form) > 3:  # nothing shorter is a secret, and hiding it would blot out half of every text
-                self._secrets.add(form)
+        """Have `redact` hide a value in each of its forms."""
+        self._secrets.update(filter(may_be_secret, forms(value)))
 
     def _one(self, text: str) -> str:
         def replace(match: re.Match[str]) -> str:

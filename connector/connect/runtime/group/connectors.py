@@ -11,8 +11,7 @@ from .....partitioner.errors import ConfigError
 from .... import clock
 from ....cli.connecting import is_secret
 from ...api.connector import Connector, ConnectorContext
-from ...api.java import BLANKS
-from ...config.providers import Resolver
+from ...config.providers import Resolver, forms, may_be_secret
 from ..plugins import Plugins
 from .state import ClusterState, Target, digest
 from .stores import Status
@@ -84,14 +83,10 @@ class _Running(threading.Thread):
 
         Under another name a secret alone: what is equal by chance would follow the placeholder when that changes.
         """
-        same = [
-            own
-            for own, given in self._resolved.items()
-            if given != self._config[own] and value in (given, given.strip(BLANKS))
-        ]
+        same = [own for own, given in self._resolved.items() if given != self._config[own] and value in forms(given)]
         if name in same:
             return self._config[name]
-        secrets = [own for own in same if len(value) > 3 and (is_secret(own) or is_secret(name))]
+        secrets = [own for own in same if may_be_secret(value) and (is_secret(own) or is_secret(name))]
         return self._config[secrets[0]] if secrets else value
 
     def _blame(self, error: Exception) -> None:
