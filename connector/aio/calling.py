@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout  # not the built-in one in Python 3.10
 from contextvars import ContextVar
 from itertools import count
@@ -27,13 +27,15 @@ class InCallback:
     """One run of a callback: its caller holds the turn, so what the callback calls must not wait for it.
 
     over: it has returned; a task that it has made takes its turns like everybody else. lock: its own calls go one by one.
+    nested: what a callback of this client has called has called it.
     """
 
-    __slots__ = ("identity", "lent", "lock", "over")
+    __slots__ = ("identity", "lent", "lock", "nested", "over")
 
-    def __init__(self, lent_here: frozenset[int]) -> None:
+    def __init__(self, turn: int) -> None:
         self.identity = 0 if _IDENTITY is None else _IDENTITY.get()
-        self.lent = lent_here
+        self.nested = turn in lent.get()
+        self.lent = lent.get() | {turn}
         self.lock = asyncio.Lock()
         self.over = False
 
@@ -47,10 +49,27 @@ def in_callback(turn: int) -> InCallback | None:
     return None if callback is None or callback.over or turn not in callback.lent else callback
 
 
+def nested(turn: int) -> bool:
+    """Whether the callback that is running here ran beneath another one of the client with this turn.
+
+    To serve callbacks there would have no end: each calls the client, which serves the next one.
+    """
+    callback = in_callback(turn)
+    return callback is not None and callback.nested
+
+
 def start(
-    executor: Executor, callback: InCallback | None, function: Callable[..., Any], *arguments: Any, **named: Any
+    executor: Executor | None,
+    callback: InCallback | None,
+    function: Callable[..., Any],
+    *arguments: Any,
+    **named: Any,
 ) -> asyncio.Future[Any]:
-    """Run a blocking function on a thread. callback: on behalf of which; None: of its own."""
+    """Run a blocking function on a thread. callback: on behalf of which; None: of its own.
+
+    executor: None for a new thread. What a callback calls, of whatever client, always has a new one: all those of an
+    executor may be waiting for callbacks.
+    """
     identity = callback.identity if callback is not None else (next(_numbers) & 0xFFFFFFFF or 1)
     passed_on = frozenset[int]() if callback is None else callback.lent
 
@@ -64,7 +83,15 @@ def start(
             if _IDENTITY is not None and caller is not None:
                 _IDENTITY.reset(caller)
 
-    return asyncio.get_running_loop().run_in_executor(executor, run)
+    loop = asyncio.get_running_loop()
+    running = current.get()
+    if executor is not None and (running is None or running.over):
+        return loop.run_in_executor(executor, run)
+    own = ThreadPoolExecutor(1, thread_name_prefix="keyorder-aio-call")
+    try:
+        return loop.run_in_executor(own, run)
+    finally:
+        own.shutdown(wait=False)  # its thread ends with the call
 
 
 async def call(executor: Executor, turn: int, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -94,7 +121,7 @@ def on_loop(
                 made.over = True
 
     def called(*arguments: Any) -> Any:
-        waiting = asyncio.run_coroutine_threadsafe(run(InCallback(lent.get() | {turn()}), arguments), loop)
+        waiting = asyncio.run_coroutine_threadsafe(run(InCallback(turn()), arguments), loop)
         while True:
             try:
                 return waiting.result(_LOOK)

@@ -28,7 +28,7 @@ class AIOConsumer:
     """An OrderedConsumer whose methods are coroutines. Used as confluent_kafka.aio.AIOConsumer, with the same settings.
 
     Calls take turns. Callbacks, plain or coroutine functions, run on the event loop; they may call the consumer.
-    executor: needs two threads or more, since a callback's own calls run while the call that caused it waits.
+    What a callback awaits runs on a thread of its own, not on the executor's: the call that caused it waits there.
     Raises ConfigError as OrderedConsumer does.
     """
 
@@ -38,7 +38,7 @@ class AIOConsumer:
         if max_workers < 1:
             raise ValueError("max_workers must be at least 1")
         self._loop = asyncio.get_running_loop()
-        self._own_executor = ThreadPoolExecutor(max(2, min(max_workers, 8))) if executor is None else None
+        self._own_executor = ThreadPoolExecutor(min(max_workers, 8)) if executor is None else None
         self.executor = executor or self._own_executor
         self._consumer = OrderedConsumer(with_callbacks(consumer_conf, self._loop, self._identity))
         self._turn = asyncio.Lock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,20 +16,13 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from ..messages import Headers
 from ..producing.producer import OrderedProducer
-from .calling import call, in_callback, start, with_callbacks
+from .calling import call, in_callback, nested, start, with_callbacks
 
 _POLL = 0.1
 # Seconds after an exception: one that came with every poll would fill the event loop.
 _PAUSE = 0.01
-
-
-class _Turn:
-    """Whose record of a topic is next. calls: those that wait for it and the one that has it."""
-
-    __slots__ = ("calls", "lock")
-
-    def __init__(self) -> None:
-        self.calls, self.lock = 0, asyncio.Lock()
+# Seconds until the next look for room in the queue.
+_ROOM = 0.01
 
 
 class AIOProducer:
@@ -53,7 +47,7 @@ class AIOProducer:
         self._own_executor = ThreadPoolExecutor(max_workers) if executor is None else None
         self.executor: Executor = executor or self._own_executor  # type: ignore[assignment]  # one of them is there
         self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop, lambda: id(self)))
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, deque[asyncio.Future[None]]] = {}  # of calls that are not over
         self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
         self._ending: asyncio.Task[None] | None = None
         self._closing = threading.Event()
@@ -88,7 +82,8 @@ class AIOProducer:
         """Queue a record. Returns a future of the delivered message, or of the KafkaException why it was not.
 
         Waits while the queue is full, and calls for the same topic behind it: records go in the order of the calls, also
-        those of several tasks. Raises as OrderedProducer.produce.
+        those of several tasks. Raises as OrderedProducer.produce; BufferError only where it cannot wait: where poll() returns
+        at once.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
         on_delivery = callback if on_delivery is None else on_delivery  # two names of one, as Producer.produce has them
@@ -110,17 +105,28 @@ class AIOProducer:
         async with self._turn_of(topic):
             # The first use of a topic talks to the cluster. A call that is cancelled meanwhile has taken nothing.
             while not self._producer.has_joined(topic):
-                await self._call(self._producer.join, topic)
+                # On a thread of its own: those of the executor may be waiting for callbacks that wait for this call.
+                await start(None, in_callback(id(self)), self._producer.join, topic)
             while not queued():
-                await asyncio.sleep(0.01)
+                if not await self._passed_in_callback(topic):
+                    await asyncio.sleep(_ROOM)
         return future
 
     async def poll(self, timeout: float = 0) -> int:
-        """As OrderedProducer.poll; delivery reports are served without it."""
+        """As OrderedProducer.poll; delivery reports are served without it.
+
+        In a callback that was called by what another callback of this producer awaits, it returns 0 at once.
+        """
+        if nested(id(self)):
+            await asyncio.sleep(0)  # who asks again and again leaves the loop to others
+            return 0
         return int(await self._call(self._producer.poll, timeout))
 
     async def flush(self, timeout: float = -1) -> int:
-        """As OrderedProducer.flush."""
+        """As OrderedProducer.flush. Where poll() returns at once it does, with the number of records that are left."""
+        if nested(id(self)):
+            await asyncio.sleep(0)
+            return len(self)
         return int(await self._call(self._producer.flush, timeout))
 
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
@@ -185,16 +191,36 @@ class AIOProducer:
 
     @asynccontextmanager
     async def _turn_of(self, topic: str) -> AsyncIterator[None]:
-        """First come, first served. A topic is among the turns as long as a call waits for one, or has it."""
-        turn = self._turns.setdefault(topic, _Turn())
-        turn.calls += 1
+        """First come, first served: whose record of a topic is next."""
+        mine: asyncio.Future[None] = self._loop.create_future()
+        calls = self._turns.setdefault(topic, deque())
+        calls.append(mine)
         try:
-            async with turn.lock:
-                yield
+            while calls[0] is not mine:
+                if not await self._passed_in_callback(topic):
+                    await mine
+            yield
         finally:
-            turn.calls -= 1
-            if not turn.calls:
+            calls.remove(mine)
+            if not calls:
                 del self._turns[topic]
+            elif not calls[0].done():
+                calls[0].set_result(None)
+
+    async def _passed_in_callback(self, topic: str) -> bool:
+        """Wait a moment in a callback, beneath which nobody else may serve the reports that make room. Elsewhere False."""
+        if in_callback(id(self)) is None:
+            return False
+        if nested(id(self)):
+            await asyncio.sleep(_ROOM)
+            if self._producer.has_joined(topic):  # else nobody has asked for room yet
+                raise BufferError("Local: Queue full. A callback beneath another callback cannot wait for room")
+            return True
+        try:
+            await self.poll(_ROOM)
+        except Exception as raised:
+            self._tell(raised)
+        return True
 
     async def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         return await call(self.executor, id(self), function, *arguments, **named)
@@ -206,13 +232,16 @@ class AIOProducer:
                 self._producer.poll(_POLL)
             except BaseException as raised:
                 try:
-                    self._loop.call_soon_threadsafe(
-                        self._loop.call_exception_handler,
-                        {"message": "exception while delivery reports were served", "exception": raised},
-                    )
+                    self._loop.call_soon_threadsafe(self._tell, raised)
                 except RuntimeError:
                     return  # the loop is closed: nobody is left to hear of a record
                 self._closing.wait(_PAUSE)
+
+    def _tell(self, raised: BaseException) -> None:
+        """On the loop: its exception handler hears what came while reports were served."""
+        self._loop.call_exception_handler(
+            {"message": "exception while delivery reports were served", "exception": raised}
+        )
 
     def _settle(
         self,

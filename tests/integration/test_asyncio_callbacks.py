@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from keyorder import TopicAdmin
 from keyorder.aio import AIOConsumer, AIOProducer
 from support.cluster import KafkaUnderTest
@@ -193,6 +194,118 @@ def test_a_consumer_whose_callback_raises_in_close_is_closed(kafka: KafkaUnderTe
         with pytest.raises(RuntimeError):
             consumer.executor.submit(print)
         await consumer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("call", ["poll", "flush", "list_topics"])
+def test_callbacks_that_call_their_producer_never_wait_for_each_other(
+    kafka: KafkaUnderTest, topic_name: str, call: str, workers: int
+) -> None:
+    """More calls than threads, each with callbacks that call the producer; and no more threads for it without end."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+
+    async def main() -> None:
+        called = answered = 0
+        most = before = threading.active_count()
+        calls = {
+            "poll": lambda: producer.poll(0),
+            "flush": lambda: producer.flush(1),
+            "list_topics": lambda: producer.list_topics(topic_name, 10),
+        }
+
+        async def stats(_: str) -> None:
+            nonlocal called, answered, most
+            called += 1
+            if called <= 200:  # none may call it once it is closed
+                await calls[call]()
+                answered += 1
+                most = max(most, threading.active_count())
+
+        config = {**kafka.client_config(), "statistics.interval.ms": 1, "stats_cb": stats}
+        producer = AIOProducer(config, max_workers=workers)
+
+        async def use() -> None:
+            while answered < 200:
+                await (await producer.produce(topic_name, "v", "k"))
+                await producer.poll(0.1)
+
+        await asyncio.gather(*(use() for _ in range(workers + 2)))
+        await producer.close()
+        # Its own, those of the pool and the one that serves, each with one for a callback's call.
+        assert most - before <= 20 + 2 * (workers + 1), f"{most} threads at most, {before} before"
+
+    run(main())
+
+
+def test_callbacks_that_wait_for_room_in_the_queue_make_it_themselves(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Also while calls before theirs wait. Beneath another callback they hear that the queue is full."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+
+    async def main() -> None:
+        ended = 0
+        refused: list[str] = []
+        futures: list[asyncio.Future[Message]] = []
+
+        async def stats(_: str) -> None:
+            nonlocal ended
+            if ended >= 100:
+                return
+            try:
+                for n in range(50):
+                    futures.append(await producer.produce(topic_name, f"callback {n}", "k"))
+            except BufferError as error:
+                refused.append(str(error))
+            ended += 1
+
+        config = {
+            **kafka.client_config(),
+            "statistics.interval.ms": 5,
+            "stats_cb": stats,
+            "queue.buffering.max.messages": 20,
+        }
+        producer = AIOProducer(config, max_workers=2)
+
+        async def poll() -> None:
+            while ended < 100:
+                await producer.poll(0.1)
+
+        async def send() -> None:
+            while ended < 100:
+                futures.append(await producer.produce(topic_name, "task", "k"))
+
+        await asyncio.gather(*(poll() for _ in range(4)), *(send() for _ in range(4)))
+        await producer.close()
+        values = [(await future).value() for future in futures]
+        assert {b"task", b"callback 49"} <= set(values)
+        assert all("beneath another callback" in error for error in refused)
+
+    run(main())
+
+
+def test_a_callbacks_calls_need_no_thread_of_the_executor(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """All of these may be waiting for callbacks: here there is one, for two clients."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    send(kafka, topic_name, ("k", "v"))
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            consumer = AIOConsumer(group_config(kafka, topic_name), executor=executor)
+            producer = AIOProducer(kafka.client_config(), executor=executor)
+
+            async def assigned(_: AIOConsumer, partitions: list[TopicPartition]) -> None:
+                await consumer.committed(partitions, 10)
+                await (await producer.produce(topic_name, "of on_assign", "k"))
+                assert await producer.flush(10) == 0
+
+            await consumer.subscribe([topic_name], on_assign=assigned)
+            values = []
+            while len(values) < 2:
+                values += [message.value() for message in await consumer.consume(2)]
+            assert values == [b"v", b"of on_assign"]
+            await consumer.close()
+            await producer.close()
 
     run(main())
 
