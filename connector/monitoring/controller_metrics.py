@@ -63,6 +63,9 @@ class ControllerMetrics:
             registry=registry,
         )
         self._at = Gauge("keyorder_controller_turn_timestamp_seconds", "When its last turn began.", registry=registry)
+        Gauge("keyorder_controller_interval_seconds", "How long it waits between two turns.", registry=registry).set(
+            interval
+        )
         self._kafka = Gauge(
             "keyorder_controller_kafka_reachable", "1 when its last turn reached Kafka.", registry=registry
         )

@@ -211,6 +211,8 @@ def test_a_pause_between_two_turns_is_life(monkeypatch: pytest.MonkeyPatch) -> N
         base = f"http://127.0.0.1:{monitor.port}"
         assert [get(f"{base}/{path}") for path in ("healthz", "readyz")] == [(200, "ok\n")] * 2
         now[0] += 2
+        interval = scraped(get(f"{base}/metrics")[1])
+        assert interval["keyorder_controller_interval_seconds", ()] == 180
         stuck = (503, f"the last turn began {180 + STUCK_S + 1:.0f} s ago\n")
         assert [get(f"{base}/{path}") for path in ("healthz", "readyz")] == [stuck] * 2
 
@@ -321,6 +323,11 @@ def test_an_address_that_is_taken_is_refused(kafka: KafkaUnderTest, topic_name: 
     assert "--metrics-port" in json.loads(done.stdout)["error"]["message"]
 
 
+NEEDS_PROMTOOL = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool on this machine (Debian: apt-get install prometheus)"
+)
+
+
 def expressions(panels: list[dict[str, Any]]) -> list[str]:
     """The queries of panels; a row has none."""
     return [target["expr"] for panel in panels for target in panel.get("targets", ())]
@@ -389,9 +396,31 @@ def test_queries_ask_for_labels_and_buckets_that_the_metrics_have() -> None:
         assert all(legends <= labels[re.sub(r"_bucket$", "", n)] for n in named), panel["title"]
 
 
-@pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="no promtool on this machine (Debian: apt-get install prometheus)"
-)
+@NEEDS_PROMTOOL
+@pytest.mark.parametrize("interval", [None, 5, 600])
+def test_a_controller_is_down_when_its_interval_and_two_minutes_are_over(tmp_path: Path, interval: int | None) -> None:
+    """Its last turn began at 0. None: a controller of an earlier version, which does not tell."""
+    labels = '{instance="controller:9404", job="keyorder"}'
+    series = [{"series": f"keyorder_controller_turn_timestamp_seconds{labels}", "values": "0x60"}]
+    if interval is not None:
+        series.append({"series": f"keyorder_controller_interval_seconds{labels}", "values": f"{interval}x60"})
+    down = 120 + (interval or 0)
+    rule = {"exp_labels": {"severity": "page"}}
+    rules = yaml.safe_load((ROOT / "docker/monitoring/alerts.yaml").read_text())
+    for alert in rules["groups"][0]["rules"]:
+        if alert["alert"] == "KeyorderControllerDown":
+            rule["exp_annotations"] = alert["annotations"]
+    waits = 120  # the rule's "for"
+    cases = [(down, []), (down + waits + 60, [rule])]
+    told = [{"eval_time": f"{at}s", "alertname": "KeyorderControllerDown", "exp_alerts": e} for at, e in cases]
+    file = tmp_path / "alerts-test.yaml"
+    test = {"interval": "30s", "input_series": series, "alert_rule_test": told}
+    file.write_text(yaml.safe_dump({"rule_files": [str(ROOT / "docker/monitoring/alerts.yaml")], "tests": [test]}))
+    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@NEEDS_PROMTOOL
 def test_prometheus_takes_the_rules_and_every_query_of_the_dashboard(tmp_path: Path) -> None:
     """By its own parser; Grafana's variables have values here, as they have in Grafana."""
     dashboard = json.loads((ROOT / "docker/monitoring/dashboard.json").read_text())
