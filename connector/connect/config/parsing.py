@@ -37,7 +37,7 @@ def parse_type(key: ConfigKey, value: Any) -> Any:
             return [str(item) for item in value]
         return [item.strip(BLANKS) for item in str(text).split(",")] if text else []
     if kind is Type.PASSWORD:
-        return value if isinstance(value, Password) else Password(str(value))
+        return value if isinstance(value, Password) else Password(str(text))
     if not isinstance(value, str):
         raise ConfigError(key.name, repr(value), "it must be text")
     return text

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ....partitioner.errors import ConfigError
@@ -96,9 +97,21 @@ def forms(value: str) -> tuple[str, str]:
     return value, value.strip(BLANKS)
 
 
+def _quoted(value: str) -> Iterator[str]:
+    """A value inside of what `repr` and JSON make of a text. That text's own quotes decide which of them are escaped."""
+    escaped = repr('"' + value)[2:-1]
+    yield from (escaped, escaped.replace("\\'", "'"))
+    yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+
+
 def may_be_secret(value: str) -> bool:
     """Nothing shorter is a secret, and hiding it would blot out half of every text."""
     return len(value) > 3
+
+
+def shown_trace(error: BaseException, redact: Callable[[str], str]) -> str:
+    """The traceback of an error as it may be shown."""
+    return redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
 
 class Resolver:
@@ -134,11 +147,14 @@ class Resolver:
 
     def trace(self, error: BaseException) -> str:
         """The traceback of an error as it may be shown."""
-        return self.redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        return shown_trace(error, self.redact)
 
     def _hide(self, value: str) -> None:
         """Have `redact` hide a value in each of its forms."""
-        self._secrets.update(filter(may_be_secret, forms(value)))
+        shown = set(filter(may_be_secret, forms(value)))
+        for _ in range(2):  # a text that quotes it is often quoted itself, as in str(KeyError(...))
+            shown |= {quoted for text in shown for quoted in _quoted(text)}
+        self._secrets |= shown
 
     def _one(self, text: str) -> str:
         def replace(match: re.Match[str]) -> str:

@@ -27,7 +27,7 @@ from ..runtime.operations.operations import Operations
 from ..runtime.plugins import KAFKA_VERSION
 from .extras import admin_routes, worker_facts
 from .http import Origins, WithoutSlash, first, is_json, same_origin, takes_json, well_formed
-from .security import allowed
+from .security import Listener, allowed, is_own, own_names
 
 _LOG = logging.getLogger("keyorder.connect.rest")
 _MOST = 1 << 20
@@ -36,11 +36,12 @@ Handler = Callable[[Request, Any], Any]
 
 
 class RestApp:
-    """The routes of one worker. token: what requests must carry. trust: PEM file for forwarding to an https leader."""
+    """The routes of one worker. listener: where it listens. trust: PEM file for forwarding to an https leader."""
 
-    def __init__(self, operations: Operations, token: str | None, trust: str | None) -> None:
-        self.operations, self._token, self._trust = operations, token, trust
+    def __init__(self, operations: Operations, listener: Listener, trust: str | None) -> None:
+        self.operations, self._token, self._trust = operations, listener.token, trust
         self._origins = Origins.of(operations.herder.parsed)
+        self._names = own_names(listener, operations.herder.parsed["rest.advertised.url"])
         self._facts: dict[str, Any] | None = None
 
     def application(self) -> Starlette:
@@ -113,11 +114,22 @@ class RestApp:
                 )
                 answer.headers["WWW-Authenticate"] = 'Bearer, Basic realm="keyorder connect"'
                 return answer
+            host = request.headers.get("host")
+            if (
+                host  # every browser sends one
+                and self._names is not None
+                and not is_own(host, self._names)
+                and not self._origins.headers(f"http://{host}")
+            ):
+                return error(
+                    403,
+                    f"This worker is not known as {host}: set http://{host} in access.control.allow.origin, or rest.token",
+                )
             if (
                 origin is not None
                 and self._token is None
                 and not self._origins.headers(origin)
-                and not same_origin(origin, request.headers.get("host"))
+                and not same_origin(origin, host)
             ):
                 # Without a token, whatever page is open in a browser of this machine could reach the loopback.
                 return error(

@@ -37,7 +37,7 @@ class WorkerProcess:
         self._server: RestServer | None = None
         if listener is not None and bound is not None:
             try:
-                app = RestApp(self.operations, listener.token, parts.parsed["rest.ssl.ca.location"])
+                app = RestApp(self.operations, listener, parts.parsed["rest.ssl.ca.location"])
                 self._server = RestServer(app.application(), listener, bound)
             except BaseException:
                 bound.close()
@@ -53,12 +53,14 @@ class WorkerProcess:
             self._server.start()
 
     def check(self) -> None:
-        """Raise what the worker has ended with, if it has."""
+        """Raise what the worker has ended with, if it has; a PeerError where its own text would show a secret."""
         failure = self.operations.herder.failure
-        if failure is not None:
-            raise (
-                failure if isinstance(failure, KeyorderError) else PeerError(f"the worker ended: {failure}")
-            ) from failure
+        if failure is None:
+            return
+        text = self.operations.herder.worker.resolver.redact(str(failure))
+        if isinstance(failure, KeyorderError) and text == str(failure):
+            raise failure from None  # its cause may show secrets; the herder has logged the whole, redacted
+        raise PeerError(f"the worker ended: {text}") from None
 
     def stop(self) -> None:
         """End gracefully."""

@@ -7,7 +7,7 @@ import hmac
 import ipaddress
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,42 @@ def is_loopback(host: str) -> bool:
     except OSError:
         return False
     return bool(found) and all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in found)
+
+
+def own_names(listener: Listener, advertised: str | None) -> frozenset[str] | None:
+    """The names, beside localhost and addresses, by which a request may call a worker; None for any.
+
+    A web page can point its own name at this machine once it is open (DNS rebinding). Only the Host of its requests tells:
+    to an http URL of such a name a browser sends no Sec-Fetch-Site, and with a GET to the page's own origin no Origin.
+    A page knows no token, and no certificate fits its name: where the worker has one of them any name will do, such as
+    a service's. A worker without both listens on loopback alone, where few names lead.
+    """
+    if listener.token is not None or listener.certificate is not None:
+        return None
+    found = listener.host.lower().rstrip("."), _name_in(advertised or ""), socket.gethostname().lower()
+    return frozenset(found) - {""}
+
+
+def is_own(host: str, names: Collection[str]) -> bool:
+    """Whether a Host header is localhost, an address or one of the names; whatever the port, which a tunnel may change."""
+    name = _name_in(f"//{host}")
+    if name in names or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        if ":" in name:
+            ipaddress.ip_address(name)
+        else:
+            socket.inet_aton(name)  # 127.1, too
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def _name_in(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
 
 
 def allowed(header: str | None, token: str | None) -> bool:

@@ -49,7 +49,7 @@ def definition() -> ConfigDef:
         ("LIST", "", []),
         ("STRING", " x ", "x"),
         ("CLASS", "collections:OrderedDict", "collections:OrderedDict"),  # named, never imported
-        ("PASSWORD", " s ", Password(" s ")),
+        ("PASSWORD", " s \n", Password("s")),
     ],
 )
 def test_each_type_reads_its_text(kind: str, text: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,34 @@ def test_a_value_is_hidden_as_settings_have_it(tmp_path: Path, mounted: str) -> 
     assert found.redact(f"401 for {value}, twice") == "401 for [hidden], twice"
     found.keep_secret({"db.password": " given-secret "})
     assert found.redact("with given-secret") == "with [hidden]"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["it's so", 'a "b" c', 'it\'s "x"\\y', "C:\\temp", "two\nlines\tor so", "pässwörd€", " it's \\so \n", "a\\'b"],
+)
+def test_a_value_is_hidden_as_texts_quote_it(secret: str) -> None:
+    """By repr and as JSON, also inside of another text, whose quotes decide which are escaped, and quoted twice."""
+    found = Resolver({})
+    found.keep_secret({"db.password": secret})
+    whole = [around + secret + around for around in ("", "'", '"', "'\"")]
+    once = [quote(text) for text in whole for quote in (str, repr, json.dumps, in_utf8)]
+    for text in [*once, *(quote(text) for text in once for quote in (repr, json.dumps))]:
+        left = found.redact(text)
+        assert "[hidden]" in left
+        assert set(left.replace("[hidden]", "")) <= set("'\"\\n \n"), left
+
+
+def in_utf8(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def test_text_that_is_like_a_quoted_secret_stays() -> None:
+    """Each form that is hidden has the whole secret in it."""
+    found = Resolver({})
+    found.keep_secret({"db.password": "it's\n", "db.secret": '\\"\\"', "token": "'\"'"})
+    for text in ("it is", "its\\n", '{"a": "\\"b\\""}', "'\"'", "'\\'\"\\''", "it\\s"):
+        assert found.redact(text) == text
 
 
 def test_what_is_as_short_as_no_secret_is_not_hidden(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from ....kafka_errors import translate
 from ....library_calls import shielded
 from ....messages import offset_of, place_of
 from ....refusals import ClusterAdmin
+from ...config.providers import shown_trace
 from ..kafka_log import make_topic
 from ..metrics import TaskMetrics
 from .tolerance import FailedOperation
@@ -117,12 +117,11 @@ class DeadLetters:
             facts.append(("stage", "PARKED"))
         else:
             error = failure.error
-            trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             facts += [
                 ("stage", failure.stage.value),
                 ("class.name", failure.executing),
                 ("exception.class.name", f"{type(error).__module__}.{type(error).__qualname__}"),
                 ("exception.message", self._redact(str(error))),
-                ("exception.stacktrace", self._redact(trace)),
+                ("exception.stacktrace", shown_trace(error, self._redact)),
             ]
         return [(name, None if value is None else value.encode()) for name, value in facts]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from .....partitioner.errors import IneligibleWriterError
+from ...config.providers import shown_trace
 from ..metrics import TaskMetrics
 from .tolerance import Tolerance
 
@@ -92,9 +92,8 @@ class WorkerTask(threading.Thread):
         except BaseException as error:
             self.failed = True
             self.displaced = any(isinstance(e, IneligibleWriterError) for e in (error, error.__cause__))
-            trace = self._redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
             _LOG.error("task %s failed: %s", self.where, self._redact(str(error)))
-            self.tell(State.FAILED, trace)
+            self.tell(State.FAILED, shown_trace(error, self._redact))
         else:
             self.tell(State.UNASSIGNED)
 
