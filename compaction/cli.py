@@ -53,7 +53,7 @@ def _reading_options(command: Command) -> Command:
             "--state",
             type=click.Path(dir_okay=False, path_type=Path),
             default=None,
-            help="A file that keeps what was read, so that the next run continues there.",
+            help="A file that keeps what was read, so that the next run continues there. Of one process at a time.",
         ),
         click.option(
             "--memory-mib",
@@ -144,7 +144,7 @@ def run(
 ) -> None:
     """Write each highest version again that is not its key's last record, so that the log cleaner keeps it.
 
-    It can be killed at any time and run again; a second one takes over from the first.
+    It can be killed at any time and run again; a second one takes over from the first, unless both name one --state.
     """
     connection.reach()
     chosen = _chosen(strategy, header, positive_only)

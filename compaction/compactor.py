@@ -11,6 +11,7 @@ loses nothing: the next one goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -43,13 +44,13 @@ class TopicCompactor:
 
     config: as for confluent_kafka.Consumer. `compaction.strategy` and `compaction.strategy.header` overrule the topic's.
     path: a file that keeps what was read, versions of deleted keys included: a later run goes on from there, and an old
-    version of a key whose tombstone the broker has purged does not revive it.
+    version of a key whose tombstone the broker has purged does not revive it. No other compactor or view may have it open.
     throttle: bytes per second that may be appended, None for no limit.
     margin: seconds that have to be left between what a pass takes and `min.compaction.lag.ms`.
     force: go on where the settings are unsafe.
     progress: called with ("reading" or "appending", done, total).
 
-    Raises ConfigError, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+    Raises ConfigError, StateInUseError, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class TopicCompactor:
 
         Under the offset strategy nothing is read or written: the last record is the winner.
         Raises CompactionUnsafeError before anything is written, CompactionWindowError after all was, CompactorFencedError,
-        UnmanagedTopicError, and Kafka's own.
+        TopicReplacedError, UnmanagedTopicError, and Kafka's own.
         """
         began = clock.now()
         self._start()
@@ -168,11 +169,12 @@ class TopicCompactor:
         return report
 
     def close(self) -> None:
-        """Release everything; a file keeps what was read."""
-        if self._appender is not None:
-            self._appender.close()
-        self._table.close()
-        self._store.close()
+        """Release everything; a file keeps what was read, and is free for the next one."""
+        with ExitStack() as each:  # in the opposite order, and all of them: one that fails must not keep the file
+            each.callback(self._store.close)
+            each.callback(self._table.close)
+            if self._appender is not None:
+                each.callback(self._appender.close)
 
     def __enter__(self) -> TopicCompactor:
         return self
@@ -251,6 +253,7 @@ class TopicCompactor:
             self._pace(size)
             if self._table.rebuilds != self._whole:
                 return  # these are winners by a strategy that is no more
+            self._table.check_identity()  # or of a topic that is no more
             before = self._appender.transactions
             places = self._appender.append(batch)
             crash_point("compactor-committed")

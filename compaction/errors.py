@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..connector.compaction_settings import Finding
-from ..partitioner.errors import OrderError, PeerError
+from ..partitioner.errors import ConfigError, OrderError, PeerError
 
 
 class CompactionUnsafeError(OrderError):
@@ -47,6 +48,34 @@ class CompactorFencedError(PeerError):
 
     def __str__(self) -> str:
         return f"another compactor took over topic {self.topic!r}: one is enough, so this one has stopped"
+
+
+class StateInUseError(ConfigError):
+    """Another compactor or view has the state file: two would mix what each of them has read.
+
+    Nothing was read or written. The same call succeeds when the other one is closed or its process has ended.
+    """
+
+    retriable = True
+
+    def __init__(self, path: Path) -> None:
+        problem = f"{path} is in use by another compactor or view, of this process or another one"
+        super().__init__("state", problem, "stop or close that one first, or name another file (--state, path=)")
+        self.path = path
+
+
+class TopicReplacedError(OrderError):
+    """The topic was deleted and made again while it was read: what was read of the old one is not in the new one."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} was deleted and made again: what was read of the old one does not hold for it. Start "
+            "anew, and where there is a state file, name another one"
+        )
 
 
 class HeaderMissingError(OrderError):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from ..partitioner.errors import ConfigError
 from .versions import Version
@@ -40,7 +40,8 @@ def write_snapshot(path: Path, versions: Iterable[tuple[bytes, Version]], facts:
         metadata={"keyorder": json.dumps(facts)},
     )
     rows, remaining = 0, iter(versions)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    # Of this call alone: a process may write two at once, and in containers on one volume all processes are number 1.
+    partial = path.with_name(f"{path.name}.{uuid4().hex}.partial")
     try:
         with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
             while page := [_row(key, version) for key, version in islice(remaining, _ROWS)]:

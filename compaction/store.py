@@ -8,6 +8,7 @@ key: they are merged when one is moved to the next, or when the key is asked for
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..partitioner.errors import ConfigError
+from .state_lock import StateLock
 from .strategy import ABSENT
 from .versions import Entry, Last, Version
 
@@ -57,19 +59,28 @@ _COLUMNS = (
 class VersionStore:
     """Merges versions by key. Not thread-safe: its user holds a lock.
 
-    path: a file that keeps everything across restarts; None for a temporary one, made only when memory is full.
-    memory_limit: bytes held before they go to the database.
+    path: a file that keeps everything across restarts, which no other store may have open; None for a temporary one, made
+    only when memory is full. memory_limit: bytes held before they go to the database.
+
+    Raises StateInUseError before it has read or written anything, and ConfigError.
     """
 
     def __init__(self, path: Path | None = None, memory_limit: int = DEFAULT_MEMORY) -> None:
-        self._path, self._limit = path, memory_limit
+        # Resolved: the lock and the database are of one file by whatever name it was called.
+        self._path, self._limit = None if path is None else Path(os.path.realpath(path)), memory_limit
         self._rows: dict[bytes, Entry] = {}
         self._bytes = 0
         self._displaced: set[bytes] = set()
         self._columns: VersionColumns | None = None
         self._database: sqlite3.Connection | None = None
-        if path is not None:
-            self._open()
+        self._lock: StateLock | None = None
+        if self._path is not None:
+            self._lock = StateLock(self._path)
+            try:
+                self._open()
+            except BaseException:
+                self._lock.release()
+                raise
 
     @property
     def spilled(self) -> bool:
@@ -227,9 +238,13 @@ class VersionStore:
         self._bytes = sum(_OVERHEAD + len(key) + entry.best.size() for key, entry in floors)
 
     def close(self) -> None:
-        """Release the database; a temporary one is gone."""
-        if self._database is not None:
-            self._database.close()
+        """Release the database; a temporary one is gone, and a file may be opened by another one."""
+        try:
+            if self._database is not None:
+                self._database.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
 
     def _stay_within(self) -> None:
         """Move what is in memory to where it takes less."""

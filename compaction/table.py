@@ -27,6 +27,7 @@ from .versions import positions_text
 
 _OPTIONS = {STRATEGY_CONFIG: "the topic's own by default", HEADER_CONFIG: "the header of the header strategy"}
 _LOOK_S = 30.0
+_COMMITTED = "read_committed"  # files of earlier releases do not say it; compactors never read anything else
 _BULK_RECORDS = 20_000  # from here on reading by columns is worth its start
 
 Progress = Callable[[int, int], None]
@@ -61,6 +62,7 @@ class VersionTable:
         self._fetched = 0.0
         self._folded: dict[int, int] = {}  # the next offset of each partition that is not in the store yet
         self._parsed: tuple[tuple[str, str], Strategy] | None = None  # the topic's settings, and what they say
+        self._read_ms = 0  # the wall clock when the topic was read to its end last
         self._torn = False  # a turn was broken off: what was fetched in it is to be read again
         self.rebuilds = 0
         self.lock = threading.RLock()
@@ -105,6 +107,12 @@ class VersionTable:
 
     def turn(self, timeout: float) -> int:
         """Fold in what has arrived, waiting up to `timeout` seconds for the first record. Returns how many records."""
+        now = clock.wall_ms()
+        count = self._turn(timeout)
+        self._read_ms = now
+        return count
+
+    def _turn(self, timeout: float) -> int:
         self._keep_up()
         if self._torn:
             self._log.assign(self._folded)
@@ -130,6 +138,10 @@ class VersionTable:
         """How many partitions the timeline tells of."""
         return self.view.timeline.newest.count if self.view.managed else 0
 
+    def check_identity(self) -> None:
+        """Stop unless the topic is still the one that is read. Raises TopicReplacedError, and as the constructor."""
+        self._log.check_identity()
+
     def ends(self) -> dict[int, int]:
         """Where the topic ends now, with the timeline read to its own end afterwards."""
         ends = self._log.ends()
@@ -147,7 +159,8 @@ class VersionTable:
         return sum(max(0, end - self._folded.get(p, 0)) for p, end in ends.items())
 
     def read_to(self, ends: Mapping[int, int], progress: Progress | None = None) -> None:
-        """Fold everything below `ends`. progress: called with (offsets passed, offsets in all)."""
+        """Fold everything below `ends`, as of now. progress: called with (offsets passed, offsets in all)."""
+        now = clock.wall_ms()
         self._keep_up()
         total = self.left(ends)
 
@@ -165,13 +178,15 @@ class VersionTable:
             self._folded = dict(self._log.positions)
             passed()
         while not self.reached(ends):
-            self.turn(0.2)
+            self._turn(0.2)
             passed()
+        self._read_ms = now
 
     def save(self) -> None:
         """Write everything down, so that the next start goes on from here."""
         with self.lock:
-            facts = {"positions": json.dumps(positions_text(self._folded)), "saved_at_ms": str(clock.wall_ms())}
+            # When it was read, not when it is saved: since then a deletion may have come and gone.
+            facts = {"positions": json.dumps(positions_text(self._folded)), "saved_at_ms": str(self._read_ms)}
             self.store.write_down({**self._identity(self.strategy), **facts})
 
     def close(self) -> None:
@@ -212,7 +227,9 @@ class VersionTable:
         identity, timeline = self._log.identity, self.view.timeline
         rule = f"{strategy.kind.value}:{strategy.header}:{strategy.positive_only}"
         base = f"{timeline.initial}:{timeline.epochs[0].count}"
-        return {"topic": f"{identity.cluster_id}/{identity.topic_id}", "strategy": rule, "base": base}
+        isolation = _COMMITTED if self._log.committed else "read_uncommitted"
+        topic = f"{identity.cluster_id}/{identity.topic_id}"
+        return {"topic": topic, "strategy": rule, "base": base, "isolation": isolation}
 
     def _resumed(self) -> dict[int, int]:
         """The store's positions if what it holds was made under the same rules, else none, and an empty store.
@@ -226,7 +243,7 @@ class VersionTable:
             )
         positions = {int(p): int(offset) for p, offset in json.loads(facts.get("positions", "{}")).items()}
         # No facts: a new file, or rows that an earlier release's run left when it died, of a topic that nobody knows.
-        if any(facts.get(name) != wanted[name] for name in wanted):
+        if not facts or any({"isolation": _COMMITTED, **facts}.get(name) != wanted[name] for name in wanted):
             self.store.clear(wanted)
             return {}
         # A log that ends below what was read has lost records: what they said must not outlive them.
@@ -241,6 +258,7 @@ class VersionTable:
         if not 0 <= away < self._log.tombstones_last_ms() / 2:
             self.store.clear(wanted, keep_floors=True)
             return {}
+        self._read_ms = int(facts["saved_at_ms"])
         return positions
 
     def _rebuild(self) -> None:

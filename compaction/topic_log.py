@@ -13,9 +13,10 @@ from ..connector.config import REFILL, chosen, connection_of, flat
 from ..connector.kafka_errors import ends_partition, translate, translated
 from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
-from ..connector.metadata import cluster_metadata, identify, patiently, prefetch_metadata, topic_config
+from ..connector.metadata import described, identify, patiently, prefetch_metadata, topic_config
 from ..connector.refusals import ClusterAdmin
-from ..partitioner.errors import NotAuthorizedError, TopicNotFoundError
+from ..partitioner.errors import NotAuthorizedError
+from .errors import TopicReplacedError
 
 if TYPE_CHECKING:
     from ..connector.arrow.reader import ArrowReader
@@ -29,7 +30,7 @@ _OVERTAKEN = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
 class TopicLog:
     """One consumer over all physical partitions, retired ones included. Not thread-safe.
 
-    config: as for confluent_kafka.Consumer; `isolation.level` is read_committed unless it says otherwise.
+    config: as for confluent_kafka.Consumer; `isolation.level` is read_committed unless it says otherwise. committed: which.
     positions: {partition: next offset to read}; partitions that are missing are read from their beginning.
     """
 
@@ -37,7 +38,7 @@ class TopicLog:
         config = flat(config)
         self._topic = topic
         self._bootstrap = str(config.get("bootstrap.servers"))
-        self._committed = chosen(config, "isolation.level", "read_committed") == "read_committed"
+        self.committed = chosen(config, "isolation.level", "read_committed") == "read_committed"
         self._admin = ClusterAdmin(config)
         self.identity = identify(self._admin, topic, self._bootstrap)
         self._offsets = LogOffsets(config)
@@ -135,18 +136,19 @@ class TopicLog:
     def ends(self, at_least: int = 0) -> dict[int, int]:
         """Where each partition ends now for this reader, also one that is not read yet.
 
-        at_least: how many partitions there must be. Raises TopicNotFoundError, BrokerUnreachableError and its kin.
+        at_least: how many partitions there must be. Raises TopicReplacedError, TopicNotFoundError, BrokerUnreachableError
+        and its kin.
         """
         self._wanted = max(at_least, len(self._found()), self._wanted)
         places = [(self._topic, p) for p in sorted({*self.positions, *range(self._wanted)})]
-        ask = self._offsets.stable_ends if self._committed else self._offsets.high_watermarks
+        ask = self._offsets.stable_ends if self.committed else self._offsets.high_watermarks
         return {p: end for (_, p), end in ask(places, _PATIENCE).items()}
 
     def discover(self, at_least: int = 0) -> bool:
         """Take partitions in that have been made since, from their beginning; asks the cluster every ten seconds.
 
         at_least: how many there must be by now; while fewer are read, or than `ends` has found, the cluster is asked at
-        once. Returns whether the count changed.
+        once. Returns whether the count changed. Raises as `ends`.
         """
         now = clock.now()
         if self.partitions >= max(at_least, self._wanted) and now - self._discovered < _DISCOVERY_S:
@@ -159,12 +161,17 @@ class TopicLog:
                 self._consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in new])
         return bool(new)
 
+    def check_identity(self) -> None:
+        """Stop unless the topic is still the one that is read. Raises TopicReplacedError, TopicNotFoundError and its kin."""
+        self._found()
+
     def _found(self) -> Collection[int]:
         """The partitions that the cluster has now."""
-        found = patiently(lambda: cluster_metadata(self._admin, self._bootstrap), _PATIENCE).topics.get(self._topic)
-        if found is None:
-            raise TopicNotFoundError(self._topic)
-        return found.partitions
+        found = patiently(lambda: described(self._admin, self._topic, self._bootstrap), _PATIENCE)
+        # The client library goes on with another topic of this name, from its beginning, as if records had been lost.
+        if str(found.topic_id) != self.identity.topic_id:
+            raise TopicReplacedError(self._topic)
+        return [partition.id for partition in found.partitions]
 
     def tombstones_last_ms(self) -> int:
         """`delete.retention.ms` of the topic; Kafka's default where this user may not ask."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,10 +33,11 @@ class CompactedView:
 
     config: as for confluent_kafka.Consumer. `compaction.strategy` and `compaction.strategy.header` in it, or `strategy`,
     overrule those of the topic.
-    path: a file in which the table survives restarts: it goes on where it was left.
+    path: a file in which the table survives restarts: it goes on where it was left. No other view or compactor may have
+    it open.
     memory_limit: bytes of versions held before they go to an embedded database on disk.
 
-    Raises ConfigError, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
+    Raises ConfigError, StateInUseError, TopicNotFoundError, NotAuthorizedError, BrokerUnreachableError.
     Source: KIP-280, "Recommendations": readers choose by the strategy of the compaction.
     """
 
@@ -80,8 +82,8 @@ class CompactedView:
     def load(self, progress: Progress | None = None, timeout: float = 3600.0) -> CompactedView:
         """Read up to where the topic ends now; called again it reads what is new since.
 
-        progress: called with (offsets passed, offsets in all). Raises BrokerUnreachableError after `timeout` seconds, and
-        what a running `follow` has failed with.
+        progress: called with (offsets passed, offsets in all). Raises BrokerUnreachableError after `timeout` seconds,
+        TopicReplacedError, and what a running `follow` has failed with.
         """
         self._start()
         ends = self._table.ends()
@@ -177,14 +179,16 @@ class CompactedView:
         return write_snapshot(Path(path), self.versions(), {**facts, "positions": self.positions})
 
     def close(self) -> None:
-        """Stop following and release everything; a file keeps what was read."""
+        """Stop following and release everything; a file keeps what was read, and is free for the next one."""
+        closed = self._stopping.is_set()
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(30)
-        if self._started and self._persistent and self._failure is None:
-            self._table.save()
-        self._table.close()
-        self._store.close()
+        with ExitStack() as each:  # in the opposite order, and all of them: one that fails must not keep the file
+            each.callback(self._store.close)
+            each.callback(self._table.close)
+            if self._thread is not None:
+                self._thread.join(30)
+            if self._started and self._persistent and self._failure is None and not closed:
+                self._table.save()
 
     def __enter__(self) -> CompactedView:
         return self

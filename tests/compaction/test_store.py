@@ -191,7 +191,9 @@ def test_a_file_that_takes_no_more_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"state.*full"):
         store.write_down({"run": "2"})
     store.close()
-    assert VersionStore(path).facts() == {"run": "1"}
+    store = VersionStore(path)
+    assert store.facts() == {"run": "1"}
+    store.close()
 
 
 @pytest.mark.kip("K280-17")

@@ -1,0 +1,237 @@
+"""What one run leaves to the next, in a file or in memory, holds for its topic, its rules and its time alone."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import NewTopic
+from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction.compactor import TopicCompactor
+from keyorder.compaction.errors import TopicReplacedError
+from keyorder.compaction.snapshot import write_snapshot
+from keyorder.compaction.store import VersionStore
+from keyorder.compaction.strategy import encode_version
+from keyorder.compaction.table import VersionTable
+from keyorder.compaction.versions import Version
+from keyorder.compaction.view import CompactedView
+from keyorder.partitioner.errors import ConfigError, IdentityMismatchError, KeyorderError
+from support.cleaning import HELD, ROLLER, clean, dump
+from support.cluster import KafkaUnderTest
+
+HEADER = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
+
+
+def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str | None, int]) -> None:
+    """(key, value, version), all acknowledged."""
+    with OrderedProducer(kafka.client_config()) as producer:
+        for key, value, version in records:
+            producer.produce(topic, value, key, headers=[("v", encode_version(version))])
+        assert producer.flush(120) == 0
+
+
+def abort(kafka: KafkaUnderTest, topic: str, key: str, value: str, version: int) -> None:
+    """A record of a transaction that is given up."""
+    producer = Producer({**kafka.client_config(), "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, value, key, headers=[("v", encode_version(version))])
+    assert producer.flush(60) == 0
+    producer.abort_transaction(60)
+
+
+def test_aborted_values_of_a_views_file_are_not_a_compactors(
+    cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """A view may read what is not committed. Its file is read anew by who does not, or an aborted value would be written."""
+    kafka, state = cleaning_kafka, tmp_path / "state"
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "committed", 1), ("a", "late", 0))
+    abort(kafka, topic_name, "a", "aborted", 9)
+    uncommitted = {**kafka.client_config(), "isolation.level": "read_uncommitted"}
+    with CompactedView(uncommitted, topic_name, path=state) as view:
+        assert view.load().get("a") == b"aborted"
+
+    with TopicCompactor(kafka.client_config(), topic_name, path=state) as it:
+        assert it.run().appends == 1
+    assert [each.value for each in dump(kafka, topic_name)] == [b"committed", b"late", b"committed"]
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        assert view.load().get("a") == b"committed"
+        assert view.counts.records == 0  # what has read the same is gone on from
+    with CompactedView(uncommitted, topic_name, path=state) as view:
+        assert view.load().get("a") == b"aborted"
+
+
+def test_a_deletion_that_was_purged_between_two_runs(
+    cleaning_kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """What counts is when the topic was read last, not when the file was closed."""
+    kafka, state = cleaning_kafka, tmp_path / "state"
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config={**HEADER, "delete.retention.ms": "4000"})
+    send(kafka, topic_name, ("a", "x", 1), ("b", "x", 1))
+    view = CompactedView(kafka.client_config(), topic_name, path=state).load()
+    assert sorted(view.keys()) == [b"a", b"b"]
+    send(kafka, topic_name, ("a", None, 5))
+    while any(each.key == b"a" for each in clean(kafka, topic_name)):
+        time.sleep(0.5)  # the test's time limit ends a tombstone that stays
+    view.close()
+
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        found = {key: value for key, value in view.load().items() if key != ROLLER}
+        assert found == {b"b": b"x"}
+
+
+@pytest.mark.parametrize("midway", [True, False])
+def test_a_run_that_fails_leaves_the_time_of_the_one_before(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, midway: bool
+) -> None:
+    """Or a file that nobody has brought up to date for days would pass for a new one: of runs that fail each day."""
+    state = tmp_path / "state"
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "x", 1))
+
+    def saved() -> str:
+        with sqlite3.connect(state) as database:
+            (text,) = database.execute("SELECT text FROM facts WHERE name = 'saved_at_ms'").fetchone()
+        database.close()
+        return str(text)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        view.load()
+    before = saved()
+    send(kafka, topic_name, ("b", "y", 1))
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view, monkeypatch.context() as patch:
+        patch.setattr(*((VersionStore, "put") if midway else (VersionTable, "ends")), fail)
+        with pytest.raises(MemoryError):
+            view.load()
+    assert saved() == before
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        assert dict(view.load().items()) == {b"a": b"x", b"b": b"y"}
+        assert view.counts.records == 1
+    assert saved() > before
+
+
+def replace(kafka: KafkaUnderTest, topic: str) -> None:
+    """Delete the topic and make one of its name with other tools, and without what it held."""
+    stock = kafka.admin()
+    stock.delete_topics([topic])[topic].result(60)
+    while True:
+        with suppress(KafkaException):  # as long as the old one is there
+            stock.create_topics([NewTopic(topic, 1, config=HELD)])[topic].result(60)
+            return
+        time.sleep(0.1)
+
+
+def stock_records(kafka: KafkaUnderTest, topic: str, count: int, value: str, version: int) -> None:
+    """By a plain producer, which asks no timeline: one of each key, and each once more."""
+    producer = Producer(kafka.client_config())
+    for number in range(2 * count):
+        headers = [("v", encode_version(version))]
+        producer.produce(topic, value, f"k{number % count}", headers=headers)  # type: ignore[arg-type]
+    assert producer.flush(120) == 0
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_view_does_not_answer_for_another_topic(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, follows: bool
+) -> None:
+    """One that was deleted and made again while it was read has none of the old records, though all have higher offsets."""
+    stock, config = kafka.admin(), {**kafka.client_config(), "compaction.strategy": "offset"}
+    stock.create_topics([NewTopic(topic_name, 1)])[topic_name].result(60)
+    stock_records(kafka, topic_name, 10, "old", 1)
+    with CompactedView(config, topic_name, path=tmp_path / "state") as view:
+        if follows:
+            view.follow()
+        assert len(view.load()) == 10
+        replace(kafka, topic_name)
+        stock_records(kafka, topic_name, 2, "new", 1)
+
+        def use() -> None:
+            while True:  # the test's time limit ends a view that does not notice
+                if follows:
+                    view.get("k0")
+                    time.sleep(0.1)
+                else:
+                    view.load()
+
+        with pytest.raises(TopicReplacedError, match=topic_name):
+            use()
+    with (
+        CompactedView(config, topic_name, path=tmp_path / "state") as view,
+        pytest.raises(ConfigError, match="another"),
+    ):
+        view.load()
+    with CompactedView(config, topic_name) as view:
+        assert dict(view.load().items()) == {b"k0": b"new", b"k1": b"new"}
+
+
+def test_a_compactor_writes_nothing_to_another_topic(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Its winners are of the one that was deleted."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, *((f"k{i}", "old", 9) for i in range(5)), *((f"k{i}", "low", 8) for i in range(5)))
+    with TopicCompactor(kafka.client_config(), topic_name) as it:
+        assert it.run().appends == 5
+        replace(kafka, topic_name)
+        stock_records(kafka, topic_name, 5, "new", 1)
+        stock_records(kafka, topic_name, 5, "new", 1)
+        with pytest.raises((TopicReplacedError, IdentityMismatchError)):
+            it.run()
+        # Now with what it has taken in of the new one, whose records are later and of lower versions.
+        with pytest.raises((TopicReplacedError, IdentityMismatchError)):
+            it.follow(lambda: False, every=0.2)
+    assert {each.value for each in dump(kafka, topic_name)} == {b"new"}
+
+
+def test_a_follower_writes_nothing_to_another_topic(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """Also one that is in the middle of it, and has not looked at the cluster since."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, *((f"k{i}", "old", 9) for i in range(5)), *((f"k{i}", "low", 8) for i in range(5)))
+    ended: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            it.follow(lambda: False, every=0.2)
+        except KeyorderError as error:
+            ended.append(error)
+
+    with TopicCompactor(kafka.client_config(), topic_name) as it:
+        thread = threading.Thread(target=follow)
+        thread.start()
+        while len(dump(kafka, topic_name)) < 15:
+            assert thread.is_alive()  # the test's time limit ends one that hangs
+        replace(kafka, topic_name)
+        stock_records(kafka, topic_name, 20, "new", 1)
+        thread.join(120)
+    assert [type(error) for error in ended] == [TopicReplacedError]
+    assert {each.value for each in dump(kafka, topic_name)} == {b"new"}
+
+
+def test_two_snapshots_to_one_path(tmp_path: Path) -> None:
+    """One that is made while another one is: each is whole, the last one stays, and nothing else is left."""
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+
+    def versions(value: bytes, inside: bool) -> list[tuple[bytes, Version]]:
+        return [(b"%05d" % n, Version(n, 0, n, 0, 0, None, value)) for n in range(30_000)]
+
+    def slow() -> object:
+        for number, each in enumerate(versions(b"outer", True)):
+            if number == 25_000:
+                assert write_snapshot(path, versions(b"inner", False), {}) == 30_000
+                inner.append(path.read_bytes())
+            yield each
+        assert path.read_bytes() == inner[0]
+
+    inner: list[bytes] = []
+    assert write_snapshot(path, slow(), {}) == 30_000  # type: ignore[arg-type]
+    assert pq.read_table(path).column("value").to_pylist() == [b"outer"] * 30_000
+    assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
