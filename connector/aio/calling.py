@@ -1,4 +1,4 @@
-"""Blocking calls on threads, and callbacks that come back to the event loop."""
+"""Blocking calls on threads, and a consumer's callbacks, which come back to the event loop while the call waits."""
 
 from __future__ import annotations
 
@@ -27,15 +27,13 @@ class InCallback:
     """One run of a callback: its caller holds the turn, so what the callback calls must not wait for it.
 
     over: it has returned; a task that it has made takes its turns like everybody else. lock: its own calls go one by one.
-    nested: what a callback of this client has called has called it.
     """
 
-    __slots__ = ("identity", "lent", "lock", "nested", "over")
+    __slots__ = ("identity", "lent", "lock", "over")
 
-    def __init__(self, turn: int) -> None:
+    def __init__(self, lent_here: frozenset[int]) -> None:
         self.identity = 0 if _IDENTITY is None else _IDENTITY.get()
-        self.nested = turn in lent.get()
-        self.lent = lent.get() | {turn}
+        self.lent = lent_here
         self.lock = asyncio.Lock()
         self.over = False
 
@@ -49,26 +47,12 @@ def in_callback(turn: int) -> InCallback | None:
     return None if callback is None or callback.over or turn not in callback.lent else callback
 
 
-def nested(turn: int) -> bool:
-    """Whether the callback that is running here ran beneath another one of the client with this turn.
-
-    To serve callbacks there would have no end: each calls the client, which serves the next one.
-    """
-    callback = in_callback(turn)
-    return callback is not None and callback.nested
-
-
 def start(
-    executor: Executor | None,
-    callback: InCallback | None,
-    function: Callable[..., Any],
-    *arguments: Any,
-    **named: Any,
+    executor: Executor, callback: InCallback | None, function: Callable[..., Any], *arguments: Any, **named: Any
 ) -> asyncio.Future[Any]:
     """Run a blocking function on a thread. callback: on behalf of which; None: of its own.
 
-    executor: None for a new thread. What a callback calls, of whatever client, always has a new one: all those of an
-    executor may be waiting for callbacks.
+    What a callback calls, of whatever client, has a thread of its own: all of an executor may be waiting for callbacks.
     """
     identity = callback.identity if callback is not None else (next(_numbers) & 0xFFFFFFFF or 1)
     passed_on = frozenset[int]() if callback is None else callback.lent
@@ -85,22 +69,13 @@ def start(
 
     loop = asyncio.get_running_loop()
     running = current.get()
-    if executor is not None and (running is None or running.over):
+    if running is None or running.over:
         return loop.run_in_executor(executor, run)
     own = ThreadPoolExecutor(1, thread_name_prefix="keyorder-aio-call")
     try:
         return loop.run_in_executor(own, run)
     finally:
         own.shutdown(wait=False)  # its thread ends with the call
-
-
-async def call(executor: Executor, turn: int, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Run a blocking function of a client on a thread, for its callback if one is running."""
-    callback = in_callback(turn)
-    if callback is None:
-        return await start(executor, None, function, *arguments, **named)
-    async with callback.lock:
-        return await start(executor, None if callback.over else callback, function, *arguments, **named)
 
 
 def on_loop(
@@ -121,7 +96,7 @@ def on_loop(
                 made.over = True
 
     def called(*arguments: Any) -> Any:
-        waiting = asyncio.run_coroutine_threadsafe(run(InCallback(turn()), arguments), loop)
+        waiting = asyncio.run_coroutine_threadsafe(run(InCallback(lent.get() | {turn()}), arguments), loop)
         while True:
             try:
                 return waiting.result(_LOOK)

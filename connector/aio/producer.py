@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -16,20 +15,31 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from ..messages import Headers
 from ..producing.producer import OrderedProducer
-from .calling import call, in_callback, nested, start, with_callbacks
+from .calling import start
+from .events import EventCallbacks
 
 _POLL = 0.1
 # Seconds after an exception: one that came with every poll would fill the event loop.
 _PAUSE = 0.01
-# Seconds until the next look for room in the queue.
-_ROOM = 0.01
+
+
+class _Turn:
+    """Whose record of a topic is next. calls: those that wait for it and the one that has it."""
+
+    __slots__ = ("calls", "lock")
+
+    def __init__(self) -> None:
+        self.calls, self.lock = 0, asyncio.Lock()
 
 
 class AIOProducer:
     """An OrderedProducer whose methods are coroutines. Used as confluent_kafka.aio.AIOProducer, with the same settings.
 
-    A thread serves delivery reports. The client library batches by itself (`linger.ms`, `batch.size`), so `batch_size`
-    and `buffer_timeout` are taken and not needed. Unlike the library's own class this one takes headers.
+    A thread serves delivery reports and events. `error_cb`, `throttle_cb` and `stats_cb`, plain or coroutine functions, run
+    on the event loop, one by one; they may await any call of the producer, and only close() waits for them. What they raise
+    the loop's exception handler hears.
+    The client library batches by itself (`linger.ms`, `batch.size`), so `batch_size` and `buffer_timeout` are taken and not
+    needed. Unlike the library's own class this one takes headers.
     Raises ConfigError as OrderedProducer does.
     """
 
@@ -46,8 +56,9 @@ class AIOProducer:
         self._loop = asyncio.get_running_loop()
         self._own_executor = ThreadPoolExecutor(max_workers) if executor is None else None
         self.executor: Executor = executor or self._own_executor  # type: ignore[assignment]  # one of them is there
-        self._producer = OrderedProducer(with_callbacks(producer_conf, self._loop, lambda: id(self)))
-        self._turns: dict[str, deque[asyncio.Future[None]]] = {}  # of calls that are not over
+        self._events = EventCallbacks(self._loop)
+        self._producer = OrderedProducer(self._events.wrapped(producer_conf))
+        self._turns: dict[str, _Turn] = {}
         self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
         self._ending: asyncio.Task[None] | None = None
         self._closing = threading.Event()
@@ -82,8 +93,7 @@ class AIOProducer:
         """Queue a record. Returns a future of the delivered message, or of the KafkaException why it was not.
 
         Waits while the queue is full, and calls for the same topic behind it: records go in the order of the calls, also
-        those of several tasks. Raises as OrderedProducer.produce; BufferError only where it cannot wait: where poll() returns
-        at once.
+        those of several tasks. Raises as OrderedProducer.produce.
         """
         future: asyncio.Future[Message] = self._loop.create_future()
         on_delivery = callback if on_delivery is None else on_delivery  # two names of one, as Producer.produce has them
@@ -105,28 +115,17 @@ class AIOProducer:
         async with self._turn_of(topic):
             # The first use of a topic talks to the cluster. A call that is cancelled meanwhile has taken nothing.
             while not self._producer.has_joined(topic):
-                # On a thread of its own: those of the executor may be waiting for callbacks that wait for this call.
-                await start(None, in_callback(id(self)), self._producer.join, topic)
+                await self._call(self._producer.join, topic)
             while not queued():
-                if not await self._passed_in_callback(topic):
-                    await asyncio.sleep(_ROOM)
+                await asyncio.sleep(0.01)
         return future
 
     async def poll(self, timeout: float = 0) -> int:
-        """As OrderedProducer.poll; delivery reports are served without it.
-
-        In a callback that was called by what another callback of this producer awaits, it returns 0 at once.
-        """
-        if nested(id(self)):
-            await asyncio.sleep(0)  # who asks again and again leaves the loop to others
-            return 0
+        """As OrderedProducer.poll; delivery reports are served without it."""
         return int(await self._call(self._producer.poll, timeout))
 
     async def flush(self, timeout: float = -1) -> int:
-        """As OrderedProducer.flush. Where poll() returns at once it does, with the number of records that are left."""
-        if nested(id(self)):
-            await asyncio.sleep(0)
-            return len(self)
+        """As OrderedProducer.flush."""
         return int(await self._call(self._producer.flush, timeout))
 
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
@@ -169,61 +168,41 @@ class AIOProducer:
     async def close(self) -> None:
         """Deliver everything, then release all resources. Raises what was raised meanwhile, when everything is released.
 
-        It goes on when this call is cancelled, and another call waits for its end. In one of the client's callbacks it
-        returns at once: the producer is closed when that has ended.
+        It goes on when this call is cancelled, and another call waits for its end. In one of the event callbacks it returns
+        at once: the producer is closed when that has ended.
         """
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
         elif self._ending.done():
             return
-        if in_callback(id(self)) is None:
+        if not self._events.inside:
             await asyncio.shield(self._ending)
 
     async def _end(self) -> None:
-        # On behalf of no callback: one may run on the thread that is waited for.
         self._closing.set()
         try:
-            await start(self.executor, None, self._poller.join)
-            await start(self.executor, None, self._producer.close)
+            await self._call(self._poller.join)
+            await self._call(self._producer.close)
         finally:
+            await self._events.end()
             if self._own_executor is not None:
                 self._own_executor.shutdown(wait=False)
 
     @asynccontextmanager
     async def _turn_of(self, topic: str) -> AsyncIterator[None]:
-        """First come, first served: whose record of a topic is next."""
-        mine: asyncio.Future[None] = self._loop.create_future()
-        calls = self._turns.setdefault(topic, deque())
-        calls.append(mine)
+        """First come, first served. A topic is among the turns as long as a call waits for one, or has it."""
+        turn = self._turns.setdefault(topic, _Turn())
+        turn.calls += 1
         try:
-            while calls[0] is not mine:
-                if not await self._passed_in_callback(topic):
-                    await mine
-            yield
+            async with turn.lock:
+                yield
         finally:
-            calls.remove(mine)
-            if not calls:
+            turn.calls -= 1
+            if not turn.calls:
                 del self._turns[topic]
-            elif not calls[0].done():
-                calls[0].set_result(None)
-
-    async def _passed_in_callback(self, topic: str) -> bool:
-        """Wait a moment in a callback, beneath which nobody else may serve the reports that make room. Elsewhere False."""
-        if in_callback(id(self)) is None:
-            return False
-        if nested(id(self)):
-            await asyncio.sleep(_ROOM)
-            if self._producer.has_joined(topic):  # else nobody has asked for room yet
-                raise BufferError("Local: Queue full. A callback beneath another callback cannot wait for room")
-            return True
-        try:
-            await self.poll(_ROOM)
-        except Exception as raised:
-            self._tell(raised)
-        return True
 
     async def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        return await call(self.executor, id(self), function, *arguments, **named)
+        return await start(self.executor, None, function, *arguments, **named)
 
     def _serve(self) -> None:
         """Until it is closed: behind what a callback raises, and behind a fatal error, come the reports of other records."""
@@ -232,16 +211,13 @@ class AIOProducer:
                 self._producer.poll(_POLL)
             except BaseException as raised:
                 try:
-                    self._loop.call_soon_threadsafe(self._tell, raised)
+                    self._loop.call_soon_threadsafe(
+                        self._loop.call_exception_handler,
+                        {"message": "exception while delivery reports were served", "exception": raised},
+                    )
                 except RuntimeError:
                     return  # the loop is closed: nobody is left to hear of a record
                 self._closing.wait(_PAUSE)
-
-    def _tell(self, raised: BaseException) -> None:
-        """On the loop: its exception handler hears what came while reports were served."""
-        self._loop.call_exception_handler(
-            {"message": "exception while delivery reports were served", "exception": raised}
-        )
 
     def _settle(
         self,
