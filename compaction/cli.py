@@ -53,7 +53,8 @@ def _reading_options(command: Command) -> Command:
             "--state",
             type=click.Path(dir_okay=False, path_type=Path),
             default=None,
-            help="A file that keeps what was read, so that the next run continues there. Of one process at a time.",
+            help="A file that keeps what was read, so that the next run continues there. Only one compactor or view may have it "
+            "open.",
         ),
         click.option(
             "--memory-mib",

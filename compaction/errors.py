@@ -63,6 +63,10 @@ class StateInUseError(ConfigError):
         super().__init__("state", problem, "stop or close that one first, or name another file (--state, path=)")
         self.path = path
 
+    def __reduce__(self) -> tuple[type[StateInUseError], tuple[Path]]:
+        """It is made of another argument than its base."""
+        return type(self), (self.path,)
+
 
 class TopicReplacedError(OrderError):
     """The topic was deleted and made again while it was read: what was read of the old one is not in the new one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from typing import IO
 from weakref import WeakSet
 
 from ..partitioner.errors import ConfigError
@@ -25,7 +26,12 @@ class StateLock:
     def __init__(self, path: Path) -> None:
         try:
             # Never deleted: whoever opened it just before would hold a lock that nobody else meets.
-            self._file = open(f"{path}-lock", "ab")  # noqa: SIM115  # `release` closes it
+            self._file: IO[bytes] = open(f"{path}-lock", "ab")  # noqa: SIM115  # `release` closes it
+        except PermissionError as raised:
+            try:  # of another user with whom the state file is shared: to read is enough, but for some network file systems
+                self._file = open(f"{path}-lock", "rb")  # noqa: SIM115
+            except OSError:
+                raise _unusable(path, raised) from raised
         except OSError as raised:
             raise _unusable(path, raised) from raised
         try:

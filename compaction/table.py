@@ -27,7 +27,6 @@ from .versions import positions_text
 
 _OPTIONS = {STRATEGY_CONFIG: "the topic's own by default", HEADER_CONFIG: "the header of the header strategy"}
 _LOOK_S = 30.0
-_COMMITTED = "read_committed"  # files of earlier releases do not say it; compactors never read anything else
 _BULK_RECORDS = 20_000  # from here on reading by columns is worth its start
 
 Progress = Callable[[int, int], None]
@@ -109,7 +108,8 @@ class VersionTable:
         """Fold in what has arrived, waiting up to `timeout` seconds for the first record. Returns how many records."""
         now = clock.wall_ms()
         count = self._turn(timeout)
-        self._read_ms = now
+        if self._log.at_end:
+            self._read_ms = now
         return count
 
     def _turn(self, timeout: float) -> int:
@@ -227,7 +227,7 @@ class VersionTable:
         identity, timeline = self._log.identity, self.view.timeline
         rule = f"{strategy.kind.value}:{strategy.header}:{strategy.positive_only}"
         base = f"{timeline.initial}:{timeline.epochs[0].count}"
-        isolation = _COMMITTED if self._log.committed else "read_uncommitted"
+        isolation = "read_committed" if self._log.committed else "read_uncommitted"
         topic = f"{identity.cluster_id}/{identity.topic_id}"
         return {"topic": topic, "strategy": rule, "base": base, "isolation": isolation}
 
@@ -243,8 +243,13 @@ class VersionTable:
             )
         positions = {int(p): int(offset) for p, offset in json.loads(facts.get("positions", "{}")).items()}
         # No facts: a new file, or rows that an earlier release's run left when it died, of a topic that nobody knows.
-        if not facts or any({"isolation": _COMMITTED, **facts}.get(name) != wanted[name] for name in wanted):
+        said = {"isolation": wanted["isolation"], **facts}
+        if not facts or any(said.get(name) != wanted[name] for name in wanted):
             self.store.clear(wanted)
+            return {}
+        if "isolation" not in facts:
+            # Of an earlier release: a view may have put aborted values in. Compactors did not, and made most such files.
+            self.store.clear(wanted, keep_floors=True)
             return {}
         # A log that ends below what was read has lost records: what they said must not outlive them.
         places = [(self.topic, p) for p in positions]
@@ -254,11 +259,12 @@ class VersionTable:
             return {}
         # A tombstone that came and was purged meanwhile would be missed, and its key live on: read all again. What was
         # a tombstone already stays known, so that an older version does not revive its key.
-        away = clock.wall_ms() - int(facts.get("saved_at_ms", 0))
+        read_ms = int(facts.get("saved_at_ms", 0))
+        away = clock.wall_ms() - read_ms
         if not 0 <= away < self._log.tombstones_last_ms() / 2:
             self.store.clear(wanted, keep_floors=True)
             return {}
-        self._read_ms = int(facts["saved_at_ms"])
+        self._read_ms = read_ms
         return positions
 
     def _rebuild(self) -> None:
@@ -267,6 +273,6 @@ class VersionTable:
             strategy = self._chosen()
             self.store.clear(self._identity(strategy))
             self._log.assign(dict.fromkeys(self._log.positions, 0))
-            self._folded = dict(self._log.positions)
+            self._folded, self._read_ms = dict(self._log.positions), 0
             # Last: whoever finds the new strategy finds how much is to be read by it.
             self._folder = Folder(self.store, self.topic_id, strategy, self._look)

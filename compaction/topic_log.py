@@ -58,6 +58,7 @@ class TopicLog:
         self._consumer = Consumer({**connection_of(config), **REFILL, "fetch.wait.max.ms": 100, **theirs, **owned})
         self._discovered = clock.now()
         self.positions: dict[int, int] = {}
+        self._ended: set[int] = set()  # the partitions that were read to their end last
         self._wanted = 0  # so many partitions there are, by the last look at the ends
 
     @property
@@ -65,9 +66,15 @@ class TopicLog:
         """How many partitions are read."""
         return len(self.positions)
 
+    @property
+    def at_end(self) -> bool:
+        """Whether `poll` has read every partition to its end, as it was a moment ago."""
+        return self._ended >= self.positions.keys()
+
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read on from these positions; raises as the client library does for a topic that is not there."""
         self.positions = {p: positions.get(p, 0) for p in sorted({*range(self.identity.partitions), *positions})}
+        self._ended.clear()
         prefetch_metadata(self._consumer, self._topic)
         with translated("read", f"topic {self._topic}", self._bootstrap):
             self._consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in self.positions.items()])
@@ -82,13 +89,14 @@ class TopicLog:
             return []
         read: list[Message] = []
         for message in (first, *self._consumer.consume(_BATCH, 0)):
-            error = message.error()
+            error, p = message.error(), message.partition()
             if error is None:
-                self.positions[message.partition()] = offset_of(message) + 1  # type: ignore[index]
+                self.positions[p] = offset_of(message) + 1  # type: ignore[index]
+                self._ended.discard(p)  # type: ignore[arg-type]
                 read.append(message)
             elif ends_partition(error, f"topic {self._topic}", self._bootstrap):
-                p = message.partition()
                 self.positions[p] = max(self.positions[p], offset_of(message))  # type: ignore[index]
+                self._ended.add(p)  # type: ignore[arg-type]
         return read
 
     def columns(self, ends: Mapping[int, int]) -> Iterator[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -12,9 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction import state_lock
 from keyorder.compaction.compactor import TopicCompactor
 from keyorder.compaction.errors import StateInUseError
 from keyorder.compaction.store import VersionStore
@@ -235,6 +239,36 @@ def test_a_temporary_store_is_its_own(tmp_path: Path) -> None:
     for store in stores:
         store.write_down({})
         store.close()
+
+
+def test_a_lock_file_of_another_user_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may only read it is kept apart all the same. Root may write everywhere, so the refusal is made here."""
+    state = tmp_path / "state"
+    VersionStore(state).close()
+
+    def opened(name: str, mode: str) -> IO[bytes]:
+        if mode != "rb":
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return open(name, "rb")
+
+    monkeypatch.setattr(state_lock, "open", opened, raising=False)
+    store = VersionStore(state)
+    with pytest.raises(StateInUseError):
+        VersionStore(state)
+    store.close()
+    (tmp_path / "state-lock").unlink()
+    with pytest.raises(ConfigError, match="Permission denied"):
+        VersionStore(state)
+
+
+def test_a_worker_process_can_tell_of_it(tmp_path: Path) -> None:
+    """An error crosses processes by pickling."""
+    told = pickle.loads(pickle.dumps(StateInUseError(tmp_path / "state")))
+    assert (type(told), str(told), told.path) == (
+        StateInUseError,
+        str(StateInUseError(tmp_path / "state")),
+        tmp_path / "state",
+    )
 
 
 def test_a_folder_that_takes_no_lock_is_named(tmp_path: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction import topic_log
 from keyorder.compaction.compactor import TopicCompactor
 from keyorder.compaction.errors import TopicReplacedError
 from keyorder.compaction.snapshot import write_snapshot
@@ -96,10 +98,7 @@ def test_a_run_that_fails_leaves_the_time_of_the_one_before(
     send(kafka, topic_name, ("a", "x", 1))
 
     def saved() -> str:
-        with sqlite3.connect(state) as database:
-            (text,) = database.execute("SELECT text FROM facts WHERE name = 'saved_at_ms'").fetchone()
-        database.close()
-        return str(text)
+        return facts_of(state)["saved_at_ms"]
 
     def fail(*_: object) -> None:
         raise MemoryError
@@ -117,6 +116,76 @@ def test_a_run_that_fails_leaves_the_time_of_the_one_before(
         assert dict(view.load().items()) == {b"a": b"x", b"b": b"y"}
         assert view.counts.records == 1
     assert saved() > before
+
+
+def facts_of(state: Path) -> dict[str, str]:
+    """What a state file says of itself."""
+    with closing(sqlite3.connect(state)) as database:
+        return dict(database.execute("SELECT name, text FROM facts"))
+
+
+def test_a_follower_that_ends_before_the_end_does_not_pass_for_up_to_date(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion may lie ahead of where it is, and be purged before the next run gets there."""
+    state, taken = tmp_path / "state", threading.Event()
+    TopicAdmin(kafka.client_config()).create(topic_name, 2, config=HEADER)
+    send(kafka, topic_name, *((f"k{n}", "x", 1) for n in range(200)))
+    turn = VersionTable.turn
+    ahead = threading.Semaphore(3)
+
+    def slow(table: VersionTable, timeout: float) -> int:
+        if not ahead.acquire(blocking=False):
+            taken.set()
+            time.sleep(0.01)
+            return 0
+        return turn(table, timeout)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(topic_log, "_BATCH", 10)
+        patch.setattr(VersionTable, "turn", slow)
+        with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+            view.follow()
+            assert taken.wait(60)
+        assert 0 < sum(json.loads(facts_of(state)["positions"]).values()) < 200
+        assert facts_of(state)["saved_at_ms"] == "0"
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        view.follow()
+        while len(view) < 200:
+            assert view.load() is view
+        view.close()
+        assert int(facts_of(state)["saved_at_ms"]) > 0
+
+
+def test_a_run_that_dies_before_its_first_save_where_tombstones_stay_for_ever(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file says whose it is, and not when it was read."""
+    state = tmp_path / "state"
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config={**HEADER, "delete.retention.ms": str(2**63 - 1)})
+    send(kafka, topic_name, ("a", "x", 1))
+    with monkeypatch.context() as patch, CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        patch.setattr(VersionTable, "save", lambda _: None)
+        view.load()
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        assert dict(view.load().items()) == {b"a": b"x"}
+
+
+def test_a_file_that_does_not_say_what_was_committed_is_read_anew(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """Of an earlier release, whose views put aborted values into it, too. What was deleted stays known."""
+    state = tmp_path / "state"
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "committed", 1), ("gone", None, 5))
+    abort(kafka, topic_name, "a", "aborted", 9)
+    uncommitted = {**kafka.client_config(), "isolation.level": "read_uncommitted"}
+    with CompactedView(uncommitted, topic_name, path=state) as view:
+        assert view.load().get("a") == b"aborted"
+    with closing(sqlite3.connect(state)) as database, database:
+        database.execute("DELETE FROM facts WHERE name = 'isolation'")
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        assert dict(view.load().items()) == {b"a": b"committed"}
 
 
 def replace(kafka: KafkaUnderTest, topic: str) -> None:

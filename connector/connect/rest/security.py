@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 from ....partitioner.errors import ConfigError
 
 _CERTIFICATE, _KEY = "rest.ssl.certificate.location", "rest.ssl.key.location"
+# What distributions' /etc/hosts call the loopback. No name of the public DNS.
+_LOOPBACK = {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def own_names(listener: Listener, advertised: str | None) -> frozenset[str] | No
 def is_own(host: str, names: Collection[str]) -> bool:
     """Whether a Host header is localhost, an address or one of the names; whatever the port, which a tunnel may change."""
     name = _name_in(f"//{host}")
-    if name in names or name == "localhost" or name.endswith(".localhost"):
+    if name in names or name in _LOOPBACK or name.endswith(".localhost"):
         return True
     try:
         if ":" in name:

@@ -71,6 +71,7 @@ HERE = socket.gethostname().upper()
     ("given", "listener", "hosts", "status"),
     [
         ({}, "localhost", ["localhost", "LocalHost.:99", "a.localhost", "127.0.0.1:1", "127.1", "[::1]:8083", HERE], 200),
+        ({}, "localhost", ["localhost.localdomain:8083", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"], 200),
         ({}, "localhost", ["203.0.113.5", "[fe80::1%25eth0]:1", "[2001:db8::1]"], 200),
         ({}, "localhost", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "notlocalhost"], 403),
         ({}, "localhost", ["[evil]", "[::1", "localhost@evil.example", "1.2.3.4.5", ".", ":8083"], 403),
