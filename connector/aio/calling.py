@@ -47,12 +47,23 @@ def in_callback(turn: int) -> InCallback | None:
     return None if callback is None or callback.over or turn not in callback.lent else callback
 
 
+def in_any_callback() -> bool:
+    """Whether a callback is running here whose client waits for it."""
+    callback = current.get()
+    return callback is not None and not callback.over
+
+
 def start(
-    executor: Executor, callback: InCallback | None, function: Callable[..., Any], *arguments: Any, **named: Any
+    executor: Executor | None,
+    callback: InCallback | None,
+    function: Callable[..., Any],
+    *arguments: Any,
+    **named: Any,
 ) -> asyncio.Future[Any]:
     """Run a blocking function on a thread. callback: on behalf of which; None: of its own.
 
-    What a callback calls, of whatever client, has a thread of its own: all of an executor may be waiting for callbacks.
+    executor: None for a new thread. What a callback calls, of whatever client, always has a new one: all those of an
+    executor may be waiting for callbacks.
     """
     identity = callback.identity if callback is not None else (next(_numbers) & 0xFFFFFFFF or 1)
     passed_on = frozenset[int]() if callback is None else callback.lent
@@ -68,8 +79,7 @@ def start(
                 _IDENTITY.reset(caller)
 
     loop = asyncio.get_running_loop()
-    running = current.get()
-    if running is None or running.over:
+    if executor is not None and not in_any_callback():
         return loop.run_in_executor(executor, run)
     own = ThreadPoolExecutor(1, thread_name_prefix="keyorder-aio-call")
     try:

@@ -6,7 +6,8 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 CALLBACKS = ("error_cb", "throttle_cb", "stats_cb")
@@ -15,13 +16,19 @@ CALLBACKS = ("error_cb", "throttle_cb", "stats_cb")
 class _Run:
     """One run of a callback. over: it has returned; a task that it has made is not part of it."""
 
-    __slots__ = ("events", "over")
+    __slots__ = ("over",)
 
-    def __init__(self, events: EventCallbacks) -> None:
-        self.events, self.over = events, False
+    def __init__(self) -> None:
+        self.over = False
 
 
 _current: ContextVar[_Run | None] = ContextVar("keyorder_event_callback", default=None)
+
+
+def in_event_callback() -> bool:
+    """Whether an event callback, of whatever producer, is calling."""
+    run = _current.get()
+    return run is not None and not run.over
 
 
 class EventCallbacks:
@@ -34,13 +41,7 @@ class EventCallbacks:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def inside(self) -> bool:
-        """Whether one of these callbacks is calling."""
-        run = _current.get()
-        return run is not None and run.events is self and not run.over
+        self._running: asyncio.Future[Any] | None = None
 
     def wrapped(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with each of the callbacks run here."""
@@ -51,8 +52,8 @@ class EventCallbacks:
 
     async def end(self) -> None:
         """Wait until all that the client has told has been heard."""
-        while self._task is not None:
-            await asyncio.wait({self._task})
+        while self._running is not None:
+            await asyncio.wait({self._running})
 
     def _told(self, callback: Callable[..., Any]) -> Callable[..., None]:
         def told(*arguments: Any) -> None:
@@ -65,27 +66,32 @@ class EventCallbacks:
 
     def _add(self, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._waiting.append((callback, arguments))
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
+        if self._running is None:
+            self._next()
 
-    async def _run(self) -> None:
-        try:
-            while self._waiting:
-                callback, arguments = self._waiting.popleft()
-                run = _Run(self)
-                _current.set(run)
-                try:
-                    result = callback(*arguments)
-                    if inspect.isawaitable(result):
-                        # A task of its own: what is cancelled in a callback does not cancel those behind it.
-                        running = asyncio.ensure_future(result)
-                        await asyncio.wait({running})
-                        if not running.cancelled():
-                            running.result()
-                except Exception as raised:
-                    told = {"message": "exception in a callback of a producer", "exception": raised}
-                    self._loop.call_exception_handler(told)
-                finally:
-                    run.over = True
-        finally:
-            self._task = None
+    def _next(self) -> None:
+        """Run what waits, up to a callback that has to be awaited. Each has a context of its own, as a task has."""
+        while self._waiting and self._running is None:
+            callback, arguments = self._waiting.popleft()
+            run, context = _Run(), copy_context()
+            context.run(_current.set, run)
+            try:
+                result = context.run(callback, *arguments)
+                if inspect.isawaitable(result):
+                    self._running = context.run(asyncio.ensure_future, result)
+                    self._running.add_done_callback(partial(self._ended, run))
+                    continue
+            except (Exception, asyncio.CancelledError) as raised:
+                self._tell(raised)
+            run.over = True
+
+    def _ended(self, run: _Run, running: asyncio.Future[Any]) -> None:
+        run.over, self._running = True, None
+        raised = None if running.cancelled() else running.exception()
+        if raised is not None:
+            self._tell(raised)
+        self._next()
+
+    def _tell(self, raised: BaseException) -> None:
+        told = {"message": "exception in a callback of a producer", "exception": raised}
+        self._loop.call_exception_handler(told)

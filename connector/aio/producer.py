@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -15,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from ..messages import Headers
 from ..producing.producer import OrderedProducer
-from .calling import start
-from .events import EventCallbacks
+from .calling import in_any_callback, start
+from .events import EventCallbacks, in_event_callback
 
 _POLL = 0.1
 # Seconds after an exception: one that came with every poll would fill the event loop.
@@ -36,8 +37,8 @@ class AIOProducer:
     """An OrderedProducer whose methods are coroutines. Used as confluent_kafka.aio.AIOProducer, with the same settings.
 
     A thread serves delivery reports and events. `error_cb`, `throttle_cb` and `stats_cb`, plain or coroutine functions, run
-    on the event loop, one by one; they may await any call of the producer, and only close() waits for them. What they raise
-    the loop's exception handler hears.
+    on the event loop, one by one; they may await any call of the producer. Only close() waits for them: one may be running
+    when poll() or flush() returns. What they raise the loop's exception handler hears.
     The client library batches by itself (`linger.ms`, `batch.size`), so `batch_size` and `buffer_timeout` are taken and not
     needed. Unlike the library's own class this one takes headers.
     Raises ConfigError as OrderedProducer does.
@@ -60,7 +61,8 @@ class AIOProducer:
         self._producer = OrderedProducer(self._events.wrapped(producer_conf))
         self._turns: dict[str, _Turn] = {}
         self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
-        self._ending: asyncio.Task[None] | None = None
+        self._joining: dict[str, asyncio.Future[None]] = {}
+        self._ending: tuple[asyncio.Task[None], asyncio.Task[None]] | None = None  # the client's, and all
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
         self._poller.start()
@@ -115,7 +117,9 @@ class AIOProducer:
         async with self._turn_of(topic):
             # The first use of a topic talks to the cluster. A call that is cancelled meanwhile has taken nothing.
             while not self._producer.has_joined(topic):
-                await self._call(self._producer.join, topic)
+                # On a thread of its own: those of the executor may be waiting, in a consumer's callbacks, for calls that
+                # come behind this one.
+                await asyncio.shield(self._joining_of(topic))
             while not queued():
                 await asyncio.sleep(0.01)
         return future
@@ -166,27 +170,45 @@ class AIOProducer:
         await self._call(self._producer.set_sasl_credentials, username, password)
 
     async def close(self) -> None:
-        """Deliver everything, then release all resources. Raises what was raised meanwhile, when everything is released.
+        """Deliver everything, release all resources, wait for event callbacks; then raise what was raised meanwhile.
 
-        It goes on when this call is cancelled, and another call waits for its end. In one of the event callbacks it returns
-        at once: the producer is closed when that has ended.
+        It goes on when this call is cancelled, and another call waits for its end. In a callback, of whatever client, it
+        waits for no event callbacks: they may wait for that one.
         """
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        elif self._ending.done():
+        ending = self._ending
+        if ending is None or ending[0].cancelled() or ending[1].cancelled():
+            releasing = asyncio.create_task(self._release())
+            ending = self._ending = releasing, asyncio.create_task(self._end(releasing))
+        elif ending[1].done():
             return
-        if not self._events.inside:
-            await asyncio.shield(self._ending)
+        released, ended = ending
+        await asyncio.wait({released if in_event_callback() or in_any_callback() else ended})
+        released.result()
 
-    async def _end(self) -> None:
+    async def _release(self) -> None:
+        """On threads of its own: those of the executor may be waiting, in a consumer's callbacks, for this producer."""
         self._closing.set()
-        try:
-            await self._call(self._poller.join)
-            await self._call(self._producer.close)
-        finally:
-            await self._events.end()
-            if self._own_executor is not None:
-                self._own_executor.shutdown(wait=False)
+        await start(None, None, self._poller.join)
+        await start(None, None, self._producer.close)
+
+    async def _end(self, releasing: asyncio.Task[None]) -> None:
+        await asyncio.wait({releasing})
+        await self._events.end()
+        if self._own_executor is not None:
+            self._own_executor.shutdown(wait=False)
+
+    def _joining_of(self, topic: str) -> asyncio.Future[None]:
+        """One for all calls that wait for it; it goes on without them."""
+        joining = self._joining.get(topic)
+        if joining is None:
+            joining = self._joining[topic] = start(None, None, self._producer.join, topic)
+            joining.add_done_callback(partial(self._joined, topic))
+        return joining
+
+    def _joined(self, topic: str, joining: asyncio.Future[None]) -> None:
+        del self._joining[topic]
+        if not joining.cancelled():
+            joining.exception()  # whoever waits for it hears of it, and nobody may be waiting
 
     @asynccontextmanager
     async def _turn_of(self, topic: str) -> AsyncIterator[None]:
@@ -206,7 +228,7 @@ class AIOProducer:
 
     def _serve(self) -> None:
         """Until it is closed: behind what a callback raises, and behind a fatal error, come the reports of other records."""
-        while not self._closing.is_set():
+        while not (self._closing.is_set() or self._loop.is_closed()):
             try:
                 self._producer.poll(_POLL)
             except BaseException as raised:

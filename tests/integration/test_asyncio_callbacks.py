@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from keyorder import TopicAdmin
 from keyorder.aio import AIOConsumer, AIOProducer
+from keyorder.partitioner.errors import KeyorderError
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK, group_config, send
 
@@ -308,7 +309,7 @@ def test_close_ends_behind_the_callbacks(kafka: KafkaUnderTest, topic_name: str)
             if me == 1:
                 cancelled = asyncio.ensure_future(asyncio.sleep(60))
                 cancelled.cancel()
-                await cancelled
+                await cancelled  # the task of this callback ends as cancelled
             if me == 2:
                 raise ValueError("boom")
             ended.append(me)
@@ -319,6 +320,144 @@ def test_close_ends_behind_the_callbacks(kafka: KafkaUnderTest, topic_name: str)
             await (await producer.produce(topic_name, "v", "k"))
         assert ended == [n for n in range(len(begun)) if n not in (1, 2)]
         assert [str(error) for error in heard.errors] == ["boom"]
+
+    run(main())
+
+
+def test_a_plain_callback_may_raise_what_cancelled_a_task(kafka: KafkaUnderTest) -> None:
+    """The event loop hears of it, and those behind it run."""
+
+    async def main() -> None:
+        heard = Heard()
+        called: list[str] = []
+
+        def stats(text: str) -> None:
+            called.append(text)
+            if len(called) == 1:
+                cancelled = asyncio.get_running_loop().create_future()
+                cancelled.cancel()
+                cancelled.result()
+
+        async with AIOProducer({**kafka.client_config(), "statistics.interval.ms": 1, "stats_cb": stats}) as producer:
+            while len(called) < 5:
+                await producer.poll(0.1)
+        assert [type(error) for error in heard.errors] == [asyncio.CancelledError]
+
+    run(main())
+
+
+def test_callbacks_that_close_each_others_clients_end(kafka: KafkaUnderTest) -> None:
+    """Each waits until both are released, and not for the other one."""
+
+    async def main() -> None:
+        closed: list[str] = []
+
+        async def close(_: object) -> None:
+            await asyncio.gather(*(producer.close() for producer in producers))
+            closed.append("")
+
+        config = {**kafka.client_config(), "statistics.interval.ms": 20, "stats_cb": close}
+        producers = [AIOProducer(config) for _ in range(2)]
+        while len(closed) < 2:
+            await asyncio.sleep(0.01)
+        for producer in producers:
+            await producer.close()
+            with pytest.raises(RuntimeError):
+                producer.executor.submit(print)
+
+    run(main())
+
+
+def test_a_close_whose_tasks_were_cancelled_is_made_again(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """As an application does that cancels all tasks, and closes its clients then."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+
+    async def main() -> None:
+        producer = AIOProducer({**kafka.client_config(), "linger.ms": 500})
+        future = await producer.produce(topic_name, "v", "k")
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await producer.close()
+        assert (await future).value() == b"v"
+        with pytest.raises(RuntimeError):
+            await producer.list_topics()
+
+    asyncio.run(main())  # `run` would be cancelled, too
+
+
+def test_the_thread_ends_with_the_event_loop(kafka: KafkaUnderTest) -> None:
+    """An application that forgets close() and makes a loop for each request would have one more with each."""
+
+    async def main() -> None:
+        config = {**kafka.client_config(), "statistics.interval.ms": 10, "stats_cb": lambda _: called.set()}
+        called = asyncio.Event()
+        producer = AIOProducer(config)
+        await called.wait()
+        assert producer
+
+    run(main())
+    for thread in threading.enumerate():
+        if thread.name == "keyorder-aio-poll":
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def test_calls_that_are_given_up_leave_no_threads_behind() -> None:
+    """A cluster that is away, and time limits around produce(): there is one look for the topic, whoever waits for it."""
+
+    async def main() -> None:
+        producer = AIOProducer({**NOWHERE, "keyorder.control.timeout.ms": 3000})
+        before = most = threading.active_count()
+        for _ in range(100):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(producer.produce("t", "v", "k"), 0.005)
+            most = max(most, threading.active_count())
+        assert most - before <= 5, f"{most} threads at most, {before} before"
+        with pytest.raises(KeyorderError):
+            await producer.produce("t", "v", "k")
+        await producer.close()
+
+    run(main())
+
+
+def test_a_first_produce_needs_no_thread_of_the_executor(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """It may have one, which waits for a callback that produces behind it."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    TopicAdmin(kafka.client_config()).create(f"{topic_name}-out", 1, config=QUICK)
+
+    async def main() -> None:
+        inside, first = asyncio.Event(), asyncio.Event()
+        with ThreadPoolExecutor(1) as executor:
+            consumer = AIOConsumer(group_config(kafka, topic_name), executor=executor)
+            producer = AIOProducer(kafka.client_config(), executor=executor)
+
+            async def assigned(*_: object) -> None:
+                inside.set()
+                await first.wait()
+                await (await producer.produce(f"{topic_name}-out", "of on_assign", "k"))
+
+            await consumer.subscribe([topic_name], on_assign=assigned)
+            sent = asyncio.Event()
+
+            async def consume() -> None:
+                while not sent.is_set():
+                    await consumer.poll(0.1)
+
+            consuming = asyncio.create_task(consume())
+            await inside.wait()
+            sending = asyncio.create_task(producer.produce(f"{topic_name}-out", "of a task", "k"))
+            await asyncio.sleep(0)
+            first.set()
+            assert (await (await sending)).value() == b"of a task"
+            sent.set()
+            await consuming
+            await consumer.close()
+            await producer.close()
 
     run(main())
 
