@@ -162,6 +162,8 @@ class TopicCompactor:
             if clock.now() - self._checked > _WATCH_S:
                 self._guard()
             self._sweep(report)
+            if self._persistent:
+                self._table.keep_note()
             self._save()
             if clock.now() - began + self._margin > self._lag and not self._force:
                 raise CompactionWindowError(self.topic, clock.now() - began, self._margin, self._lag)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..connector import clock
@@ -18,7 +19,7 @@ from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG
 from ..connector.config import split
 from ..connector.consuming.view import View, ViewKeeper
 from ..connector.link import ClusterLink
-from ..partitioner.errors import ConfigError, StaleViewError
+from ..partitioner.errors import BrokerUnreachableError, ConfigError, StaleViewError
 from .folding import Counts, Folder
 from .store import VersionStore
 from .strategy import Strategy
@@ -27,6 +28,7 @@ from .versions import positions_text
 
 _OPTIONS = {STRATEGY_CONFIG: "the topic's own by default", HEADER_CONFIG: "the header of the header strategy"}
 _LOOK_S = 30.0
+_ASK_S = 10.0
 _BULK_RECORDS = 20_000  # from here on reading by columns is worth its start
 
 Progress = Callable[[int, int], None]
@@ -61,7 +63,9 @@ class VersionTable:
         self._fetched = 0.0
         self._folded: dict[int, int] = {}  # the next offset of each partition that is not in the store yet
         self._parsed: tuple[tuple[str, str], Strategy] | None = None  # the topic's settings, and what they say
-        self._read_ms = 0  # the wall clock when the topic was read to its end last
+        self._read_ms = 0  # wall clock: of no key in the store a tombstone that was not read was purged before this
+        self._asked: tuple[int, dict[int, int]] | None = None  # when, and where the topic ended then
+        self._asked_at = clock.now()
         self._torn = False  # a turn was broken off: what was fetched in it is to be read again
         self.rebuilds = 0
         self.lock = threading.RLock()
@@ -96,6 +100,8 @@ class VersionTable:
         """Find the strategy and the positions. Raises ConfigError for a store that belongs to another topic."""
         self._refresh(clock.now())
         self._folder = Folder(self.store, self.topic_id, self._chosen(), self._look)
+        # A record that is read from now on shows that no tombstone of its key was purged before.
+        self._read_ms = clock.wall_ms()
         self._log.assign(self._resumed())
         self._folded = dict(self._log.positions)
 
@@ -106,13 +112,6 @@ class VersionTable:
 
     def turn(self, timeout: float) -> int:
         """Fold in what has arrived, waiting up to `timeout` seconds for the first record. Returns how many records."""
-        now = clock.wall_ms()
-        count = self._turn(timeout)
-        if self._log.at_end:
-            self._read_ms = now
-        return count
-
-    def _turn(self, timeout: float) -> int:
         self._keep_up()
         if self._torn:
             self._log.assign(self._folded)
@@ -178,14 +177,32 @@ class VersionTable:
             self._folded = dict(self._log.positions)
             passed()
         while not self.reached(ends):
-            self._turn(0.2)
+            self.turn(0.2)
             passed()
-        self._read_ms = now
+        self.note_read(now)
+
+    def note_read(self, asked_ms: int) -> None:
+        """All is folded in that the topic had at this time of the wall clock."""
+        with self.lock:
+            self._read_ms = max(self._read_ms, asked_ms)
+
+    def keep_note(self) -> None:
+        """Note that all is read, by asking every ten seconds where the topic ends: a busy one is never seen to end."""
+        asked, now = self._asked, clock.now()
+        if asked is not None:
+            if not self.reached(asked[1]):
+                return
+            self.note_read(asked[0])
+            self._asked = None
+        if now - self._asked_at >= _ASK_S:
+            self._asked_at, asked_ms = now, clock.wall_ms()
+            with suppress(BrokerUnreachableError):  # the next time will do
+                self._asked = asked_ms, self._log.ends(patience=1.0)
 
     def save(self) -> None:
         """Write everything down, so that the next start goes on from here."""
         with self.lock:
-            # When it was read, not when it is saved: since then a deletion may have come and gone.
+            # Not when it is saved: since it was read a deletion may have come and gone.
             facts = {"positions": json.dumps(positions_text(self._folded)), "saved_at_ms": str(self._read_ms)}
             self.store.write_down({**self._identity(self.strategy), **facts})
 
@@ -259,9 +276,9 @@ class VersionTable:
             return {}
         # A tombstone that came and was purged meanwhile would be missed, and its key live on: read all again. What was
         # a tombstone already stays known, so that an older version does not revive its key.
-        read_ms = int(facts.get("saved_at_ms", 0))
+        read_ms = int(facts.get("saved_at_ms", 0))  # none: that run died before its first save
         away = clock.wall_ms() - read_ms
-        if not 0 <= away < self._log.tombstones_last_ms() / 2:
+        if not read_ms or not 0 <= away < self._log.tombstones_last_ms() / 2:
             self.store.clear(wanted, keep_floors=True)
             return {}
         self._read_ms = read_ms
@@ -270,9 +287,10 @@ class VersionTable:
     def _rebuild(self) -> None:
         with self.lock:
             self.rebuilds += 1
+            read_ms = clock.wall_ms()
             strategy = self._chosen()
             self.store.clear(self._identity(strategy))
             self._log.assign(dict.fromkeys(self._log.positions, 0))
-            self._folded, self._read_ms = dict(self._log.positions), 0
+            self._folded, self._read_ms = dict(self._log.positions), read_ms
             # Last: whoever finds the new strategy finds how much is to be read by it.
             self._folder = Folder(self.store, self.topic_id, strategy, self._look)

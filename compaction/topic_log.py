@@ -58,7 +58,6 @@ class TopicLog:
         self._consumer = Consumer({**connection_of(config), **REFILL, "fetch.wait.max.ms": 100, **theirs, **owned})
         self._discovered = clock.now()
         self.positions: dict[int, int] = {}
-        self._ended: set[int] = set()  # the partitions that were read to their end last
         self._wanted = 0  # so many partitions there are, by the last look at the ends
 
     @property
@@ -66,15 +65,9 @@ class TopicLog:
         """How many partitions are read."""
         return len(self.positions)
 
-    @property
-    def at_end(self) -> bool:
-        """Whether `poll` has read every partition to its end, as it was a moment ago."""
-        return self._ended >= self.positions.keys()
-
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read on from these positions; raises as the client library does for a topic that is not there."""
         self.positions = {p: positions.get(p, 0) for p in sorted({*range(self.identity.partitions), *positions})}
-        self._ended.clear()
         prefetch_metadata(self._consumer, self._topic)
         with translated("read", f"topic {self._topic}", self._bootstrap):
             self._consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in self.positions.items()])
@@ -89,14 +82,13 @@ class TopicLog:
             return []
         read: list[Message] = []
         for message in (first, *self._consumer.consume(_BATCH, 0)):
-            error, p = message.error(), message.partition()
+            error = message.error()
             if error is None:
-                self.positions[p] = offset_of(message) + 1  # type: ignore[index]
-                self._ended.discard(p)  # type: ignore[arg-type]
+                self.positions[message.partition()] = offset_of(message) + 1  # type: ignore[index]
                 read.append(message)
             elif ends_partition(error, f"topic {self._topic}", self._bootstrap):
+                p = message.partition()
                 self.positions[p] = max(self.positions[p], offset_of(message))  # type: ignore[index]
-                self._ended.add(p)  # type: ignore[arg-type]
         return read
 
     def columns(self, ends: Mapping[int, int]) -> Iterator[Any]:
@@ -141,16 +133,16 @@ class TopicLog:
                     following = thread.submit(read)
                 yield batch, passed
 
-    def ends(self, at_least: int = 0) -> dict[int, int]:
+    def ends(self, at_least: int = 0, patience: float = _PATIENCE) -> dict[int, int]:
         """Where each partition ends now for this reader, also one that is not read yet.
 
-        at_least: how many partitions there must be. Raises TopicReplacedError, TopicNotFoundError, BrokerUnreachableError
-        and its kin.
+        at_least: how many partitions there must be. patience: seconds. Raises TopicReplacedError, TopicNotFoundError,
+        BrokerUnreachableError and its kin.
         """
-        self._wanted = max(at_least, len(self._found()), self._wanted)
+        self._wanted = max(at_least, len(self._found(patience)), self._wanted)
         places = [(self._topic, p) for p in sorted({*self.positions, *range(self._wanted)})]
         ask = self._offsets.stable_ends if self.committed else self._offsets.high_watermarks
-        return {p: end for (_, p), end in ask(places, _PATIENCE).items()}
+        return {p: end for (_, p), end in ask(places, patience).items()}
 
     def discover(self, at_least: int = 0) -> bool:
         """Take partitions in that have been made since, from their beginning; asks the cluster every ten seconds.
@@ -173,9 +165,9 @@ class TopicLog:
         """Stop unless the topic is still the one that is read. Raises TopicReplacedError, TopicNotFoundError and its kin."""
         self._found()
 
-    def _found(self) -> Collection[int]:
+    def _found(self, patience: float = _PATIENCE) -> Collection[int]:
         """The partitions that the cluster has now."""
-        found = patiently(lambda: described(self._admin, self._topic, self._bootstrap), _PATIENCE)
+        found = patiently(lambda: described(self._admin, self._topic, self._bootstrap), patience)
         # The client library goes on with another topic of this name, from its beginning, as if records had been lost.
         if str(found.topic_id) != self.identity.topic_id:
             raise TopicReplacedError(self._topic)

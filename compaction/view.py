@@ -86,6 +86,7 @@ class CompactedView:
         TopicReplacedError, and what a running `follow` has failed with.
         """
         self._start()
+        asked_ms = clock.wall_ms()
         ends = self._table.ends()
         if self._thread is None:
             self._table.read_to(ends, progress)
@@ -102,6 +103,7 @@ class CompactedView:
                         self._bootstrap, f"{self.topic} was not read to its end in {timeout:.0f} s"
                     )
                 self._advanced.wait(min(left, 1.0))
+        self._table.note_read(asked_ms)
         return self
 
     def follow(self) -> CompactedView:
@@ -209,9 +211,11 @@ class CompactedView:
         try:
             while not self._stopping.is_set():
                 self._table.turn(0.2)
-                if self._persistent and clock.now() - saved > _SAVE_S:
-                    self._table.save()
-                    saved = clock.now()
+                if self._persistent:
+                    self._table.keep_note()
+                    if clock.now() - saved > _SAVE_S:
+                        self._table.save()
+                        saved = clock.now()
                 with self._advanced:
                     self._advanced.notify_all()
         except KeyorderError as error:

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
-from keyorder.compaction import topic_log
+from keyorder.compaction import table, topic_log
 from keyorder.compaction.compactor import TopicCompactor
 from keyorder.compaction.errors import TopicReplacedError
 from keyorder.compaction.snapshot import write_snapshot
@@ -22,6 +22,7 @@ from keyorder.compaction.strategy import encode_version
 from keyorder.compaction.table import VersionTable
 from keyorder.compaction.versions import Version
 from keyorder.compaction.view import CompactedView
+from keyorder.connector import clock
 from keyorder.partitioner.errors import ConfigError, IdentityMismatchError, KeyorderError
 from support.cleaning import HELD, ROLLER, clean, dump
 from support.cluster import KafkaUnderTest
@@ -130,9 +131,12 @@ def test_a_follower_that_ends_before_the_end_does_not_pass_for_up_to_date(
     """A deletion may lie ahead of where it is, and be purged before the next run gets there."""
     state, taken = tmp_path / "state", threading.Event()
     TopicAdmin(kafka.client_config()).create(topic_name, 2, config=HEADER)
+    send(kafka, topic_name, ("a", "x", 1))
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        view.load()
+    before = facts_of(state)["saved_at_ms"]
     send(kafka, topic_name, *((f"k{n}", "x", 1) for n in range(200)))
-    turn = VersionTable.turn
-    ahead = threading.Semaphore(3)
+    turn, ahead = VersionTable.turn, threading.Semaphore(3)
 
     def slow(table: VersionTable, timeout: float) -> int:
         if not ahead.acquire(blocking=False):
@@ -147,14 +151,73 @@ def test_a_follower_that_ends_before_the_end_does_not_pass_for_up_to_date(
         with CompactedView(kafka.client_config(), topic_name, path=state) as view:
             view.follow()
             assert taken.wait(60)
-        assert 0 < sum(json.loads(facts_of(state)["positions"]).values()) < 200
-        assert facts_of(state)["saved_at_ms"] == "0"
+    assert 1 < sum(json.loads(facts_of(state)["positions"]).values()) < 201
+    assert facts_of(state)["saved_at_ms"] == before
+    now = clock.wall_ms()
     with CompactedView(kafka.client_config(), topic_name, path=state) as view:
-        view.follow()
-        while len(view) < 200:
-            assert view.load() is view
-        view.close()
-        assert int(facts_of(state)["saved_at_ms"]) > 0
+        assert len(view.follow().load()) == 201
+    assert int(facts_of(state)["saved_at_ms"]) >= now
+
+
+def test_a_first_run_that_ends_before_the_end_is_gone_on_from(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has read was there when it began: a tombstone that came later is there for `delete.retention.ms` from then."""
+    state = tmp_path / "state"
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, *((f"k{n}", "x", 1) for n in range(200)))
+    began = clock.wall_ms()
+    with monkeypatch.context() as patch, CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        patch.setattr(topic_log, "_BATCH", 10)
+        patch.setattr(VersionTable, "reached", lambda *_: view.counts.records > 20)
+        view.load()
+    assert began <= int(facts_of(state)["saved_at_ms"]) <= clock.wall_ms()
+    with CompactedView(kafka.client_config(), topic_name, path=state) as view:
+        assert len(view.load()) == 200
+        assert 0 < view.counts.records < 200
+
+
+@pytest.mark.parametrize("kind", ["view", "compactor"])
+def test_a_follower_of_a_topic_that_never_rests_is_up_to_date(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """There is always another record: what counts is where the topic ended when it was asked."""
+    state, stopped = tmp_path / "state", threading.Event()
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
+    send(kafka, topic_name, ("a", "x", 1))
+    monkeypatch.setattr(table, "_ASK_S", 0.1)
+
+    def keep_on() -> None:
+        with OrderedProducer({**kafka.client_config(), "linger.ms": 0}) as producer:
+            version = 1
+            while not stopped.wait(0.005):
+                version += 1
+                producer.produce(topic_name, "x", "a", headers=[("v", encode_version(version))])
+
+    busy = threading.Thread(target=keep_on)
+    busy.start()
+    try:
+        made = CompactedView if kind == "view" else TopicCompactor
+        with made(kafka.client_config(), topic_name, path=state) as it:
+            if isinstance(it, CompactedView):
+                it.follow()
+                later = it._table._read_ms + 1000
+                while it._table._read_ms < later:  # the test's time limit ends one that is never up to date
+                    time.sleep(0.05)
+            else:
+                begun: list[int] = []
+                found = it._table
+
+                def up_to_date() -> bool:
+                    begun.append(found._read_ms)
+                    return found._read_ms > begun[0] + 1000
+
+                it.follow(up_to_date, every=0.2)
+                later = begun[0] + 1000
+    finally:
+        stopped.set()
+        busy.join()
+    assert int(facts_of(state)["saved_at_ms"]) > later
 
 
 def test_a_run_that_dies_before_its_first_save_where_tombstones_stay_for_ever(
