@@ -195,7 +195,8 @@ class TopicCompactor:
 
     def _read(self) -> None:
         """Read up to where the topic ends now."""
-        self._table.read_to(self._table.ends(), lambda done, total: self._progress("reading", done, total))
+        asked_ms = clock.wall_ms()
+        self._table.read_to(self._table.ends(), asked_ms, lambda done, total: self._progress("reading", done, total))
         self._whole = self._table.rebuilds  # a change of the strategy on the way made it begin anew
 
     def _findings(self) -> list[Finding]:

@@ -19,7 +19,7 @@ from ..connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG
 from ..connector.config import split
 from ..connector.consuming.view import View, ViewKeeper
 from ..connector.link import ClusterLink
-from ..partitioner.errors import BrokerUnreachableError, ConfigError, StaleViewError
+from ..partitioner.errors import ConfigError, PeerError, StaleViewError
 from .folding import Counts, Folder
 from .store import VersionStore
 from .strategy import Strategy
@@ -157,9 +157,8 @@ class VersionTable:
         """How many offsets below `ends` are not folded in yet."""
         return sum(max(0, end - self._folded.get(p, 0)) for p, end in ends.items())
 
-    def read_to(self, ends: Mapping[int, int], progress: Progress | None = None) -> None:
-        """Fold everything below `ends`, as of now. progress: called with (offsets passed, offsets in all)."""
-        now = clock.wall_ms()
+    def read_to(self, ends: Mapping[int, int], asked_ms: int, progress: Progress | None = None) -> None:
+        """Fold everything below `ends`. asked_ms: as of when. progress: called with (offsets passed, offsets in all)."""
         self._keep_up()
         total = self.left(ends)
 
@@ -179,7 +178,7 @@ class VersionTable:
         while not self.reached(ends):
             self.turn(0.2)
             passed()
-        self.note_read(now)
+        self.note_read(asked_ms)
 
     def note_read(self, asked_ms: int) -> None:
         """All is folded in that the topic had at this time of the wall clock."""
@@ -195,9 +194,10 @@ class VersionTable:
             self.note_read(asked[0])
             self._asked = None
         if now - self._asked_at >= _ASK_S:
-            self._asked_at, asked_ms = now, clock.wall_ms()
-            with suppress(BrokerUnreachableError):  # the next time will do
+            asked_ms = clock.wall_ms()
+            with suppress(PeerError):  # the next time will do, and what lasts is told by those that read
                 self._asked = asked_ms, self._log.ends(patience=1.0)
+            self._asked_at = clock.now()
 
     def save(self) -> None:
         """Write everything down, so that the next start goes on from here."""

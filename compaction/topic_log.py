@@ -167,7 +167,7 @@ class TopicLog:
 
     def _found(self, patience: float = _PATIENCE) -> Collection[int]:
         """The partitions that the cluster has now."""
-        found = patiently(lambda: described(self._admin, self._topic, self._bootstrap), patience)
+        found = patiently(lambda: described(self._admin, self._topic, self._bootstrap, min(patience, 20.0)), patience)
         # The client library goes on with another topic of this name, from its beginning, as if records had been lost.
         if str(found.topic_id) != self.identity.topic_id:
             raise TopicReplacedError(self._topic)

@@ -89,7 +89,7 @@ class CompactedView:
         asked_ms = clock.wall_ms()
         ends = self._table.ends()
         if self._thread is None:
-            self._table.read_to(ends, progress)
+            self._table.read_to(ends, asked_ms, progress)
             if self._persistent:
                 self._table.save()
             return self

@@ -62,7 +62,7 @@ class AIOProducer:
         self._turns: dict[str, _Turn] = {}
         self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
         self._joining: dict[str, asyncio.Future[None]] = {}
-        self._ending: tuple[asyncio.Task[None], asyncio.Task[None]] | None = None  # the client's, and all
+        self._ending: tuple[asyncio.Future[None], asyncio.Task[None]] | None = None  # the client's end, and all
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
         self._poller.start()
@@ -176,22 +176,25 @@ class AIOProducer:
         waits for no event callbacks: they may wait for that one.
         """
         ending = self._ending
-        if ending is None or ending[0].cancelled() or ending[1].cancelled():
-            releasing = asyncio.create_task(self._release())
+        if ending is None or ending[1].cancelled():
+            # On one thread of its own: those of the executor may be waiting, in a consumer's callbacks, for this producer,
+            # and whoever cancels all tasks does not cancel this.
+            self._closing.set()
+            releasing = start(None, None, self._release) if ending is None else ending[0]
             ending = self._ending = releasing, asyncio.create_task(self._end(releasing))
         elif ending[1].done():
             return
         released, ended = ending
-        await asyncio.wait({released if in_event_callback() or in_any_callback() else ended})
+        await asyncio.wait({released})
+        if not (in_event_callback() or in_any_callback()):
+            await asyncio.wait({ended})
         released.result()
 
-    async def _release(self) -> None:
-        """On threads of its own: those of the executor may be waiting, in a consumer's callbacks, for this producer."""
-        self._closing.set()
-        await start(None, None, self._poller.join)
-        await start(None, None, self._producer.close)
+    def _release(self) -> None:
+        self._poller.join()
+        self._producer.close()
 
-    async def _end(self, releasing: asyncio.Task[None]) -> None:
+    async def _end(self, releasing: asyncio.Future[None]) -> None:
         await asyncio.wait({releasing})
         await self._events.end()
         if self._own_executor is not None:
