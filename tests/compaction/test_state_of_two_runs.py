@@ -177,6 +177,7 @@ def test_a_first_run_that_ends_before_the_end_is_gone_on_from(
         assert 0 < view.counts.records < 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["view", "compactor"])
 def test_a_follower_of_a_topic_that_never_rests_is_up_to_date(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -271,6 +272,7 @@ def stock_records(kafka: KafkaUnderTest, topic: str, count: int, value: str, ver
     assert producer.flush(120) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_view_does_not_answer_for_another_topic(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, follows: bool

@@ -211,7 +211,7 @@ async def delivered(producer: AIOProducer, topic: str) -> Message:
     return await (await producer.produce(topic, "callback", "k"))
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("call", CALLS)
 def test_callbacks_that_call_their_producer_never_wait_for_each_other(
     kafka: KafkaUnderTest, topic_name: str, call: str, workers: int
