@@ -307,8 +307,9 @@ def test_a_view_does_not_answer_for_another_topic(
         assert dict(view.load().items()) == {b"k0": b"new", b"k1": b"new"}
 
 
-def test_a_compactor_writes_nothing_to_another_topic(kafka: KafkaUnderTest, topic_name: str) -> None:
+def test_a_compactor_writes_nothing_to_another_topic(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
     """Its winners are of the one that was deleted."""
+    kafka = cleaning_kafka  # others' commands look at all topics of `kafka`, and this one cannot be read
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
     send(kafka, topic_name, *((f"k{i}", "old", 9) for i in range(5)), *((f"k{i}", "low", 8) for i in range(5)))
     with TopicCompactor(kafka.client_config(), topic_name) as it:
@@ -324,8 +325,9 @@ def test_a_compactor_writes_nothing_to_another_topic(kafka: KafkaUnderTest, topi
     assert {each.value for each in dump(kafka, topic_name)} == {b"new"}
 
 
-def test_a_follower_writes_nothing_to_another_topic(kafka: KafkaUnderTest, topic_name: str) -> None:
+def test_a_follower_writes_nothing_to_another_topic(cleaning_kafka: KafkaUnderTest, topic_name: str) -> None:
     """Also one that is in the middle of it, and has not looked at the cluster since."""
+    kafka = cleaning_kafka  # others' commands look at all topics of `kafka`, and this one cannot be read
     TopicAdmin(kafka.client_config()).create(topic_name, 1, config=HEADER)
     send(kafka, topic_name, *((f"k{i}", "old", 9) for i in range(5)), *((f"k{i}", "low", 8) for i in range(5)))
     ended: list[BaseException] = []
