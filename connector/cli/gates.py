@@ -41,10 +41,16 @@ def list_(connection: Connection, group: str | None, topic: str | None, output: 
         read = {each: [topic] for each in admin.groups_of(topic)}
     else:
         read = {each.group: list(each.topics) for each in admin.groups(unreadable)}
-    pairs = [(name, each) for each, names in read.items() for name in names]
-    closed = [gate for name, each in pairs for gate in admin.closed_gates(name, each)]
+    closed, waived = [], []
+    for name, each in [(name, each) for each, names in read.items() for name in names]:
+        try:
+            closed += admin.closed_gates(name, each)
+            waived += admin.waivers(name, each)
+        except OrderError as error:  # such as of a topic that was deleted and made again
+            if topic is not None:
+                raise
+            unreadable[name] = error
     found = sorted(closed, key=lambda g: (g.group, g.topic, g.partition, g.epoch, g.waits_for))
-    waived = [waiver for name, each in pairs for waiver in admin.waivers(name, each)]
     document = {
         "group": group,
         "gates": [document_of(g) for g in found],

@@ -51,7 +51,14 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
     admin.require(group)
     unreadable: dict[str, OrderError] = {}
     topics = admin.topics_of(group, unreadable) if topic is None else [topic]
-    found = [admin.describe(group, name) for name in topics]
+    found = []
+    for name in topics:
+        try:
+            found.append(admin.describe(group, name))
+        except OrderError as error:  # such as of a topic that was deleted and made again
+            if topic is not None:
+                raise
+            unreadable[name] = error
     state = found[0].state if found else "Dead"
     partitions = [row for status in found for row in _documents(status)]
     document = {

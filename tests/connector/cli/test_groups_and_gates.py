@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic
 from keyorder import OrderedConsumer
 from support.cluster import KafkaUnderTest
 from support.commands import Command
@@ -126,6 +128,34 @@ def test_a_misspelt_group_is_an_error_and_not_an_all_clear(
     assert f"Group {topic_name}x has no members and no offsets yet" in shown.out
     (gate,) = [f for f in keyorder("doctor", "--topic", topic_name).document["findings"] if f["check"] == "gates"]
     assert (gate["status"], "partition 1 is closed" in gate["text"]) == ("warn", True)
+    consumer.close()
+
+
+def test_a_topic_that_was_made_anew_hides_no_other(kafka: KafkaUnderTest, topic_name: str, keyorder: Command) -> None:
+    """Its timeline is of the one that was deleted: it is named, and only where it was asked for does the command fail."""
+    broken = f"{topic_name}-broken"
+    grown(kafka, topic_name)
+    grown(kafka, broken)
+    consumer = stuck(kafka, topic_name)
+    stock = kafka.admin()
+    stock.delete_topics([broken])[broken].result(60)
+    try:
+        while True:
+            with suppress(KafkaException):  # as long as the old one is there
+                stock.create_topics([NewTopic(broken, 2)])[broken].result(60)
+                break
+        other = Consumer({**kafka.client_config(), "group.id": f"{topic_name}-stock"})
+        other.commit(offsets=[TopicPartition(broken, 0, 0)], asynchronous=False)
+        other.close()
+        of_group = "--group", f"{topic_name}-stock"
+        for words in (("gates", "list"), ("gates", "list", *of_group), ("groups", "describe", *of_group)):
+            listed = keyorder(*words).document
+            assert listed["unreadable"][broken]["type"] == "IdentityMismatchError", words
+            assert keyorder(*words, "--topic", broken).error["type"] == "IdentityMismatchError", words
+        every = keyorder("gates", "list").document["gates"]
+        assert [g["topic"] for g in every if g["group"] == topic_name] == [topic_name]
+    finally:
+        stock.delete_topics([broken])[broken].result(60)
     consumer.close()
 
 
