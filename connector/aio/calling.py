@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import cimpl
 
 from ..consuming.callers import lent
+from .events import CALLBACKS, wrapped
 
-CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit")
 # From 2.16 on the client library lets one caller at a time into a client, and this is who is calling: a thread, or what
 # this variable says. A callback's calls, on other threads, have to be the caller whose call has caused it.
 _IDENTITY: ContextVar[int] | None = getattr(cimpl, "_reentry_identity_var", None)
@@ -123,7 +123,4 @@ def with_callbacks(
     config: Mapping[str, Any], loop: asyncio.AbstractEventLoop, turn: Callable[[], int]
 ) -> dict[str, Any]:
     """The settings with each callback run on the loop."""
-    return {
-        name: on_loop(loop, value, turn) if name in CALLBACKS and callable(value) else value
-        for name, value in config.items()
-    }
+    return wrapped(config, (*CALLBACKS, "on_commit"), lambda callback: on_loop(loop, callback, turn))

@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any
 
 CALLBACKS = ("error_cb", "throttle_cb", "stats_cb")
+
+
+def wrapped(
+    config: Mapping[str, Any], names: Collection[str], wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> dict[str, Any]:
+    """The settings with each callback of these names in its wrapping."""
+    return {name: wrap(value) if name in names and callable(value) else value for name, value in config.items()}
 
 
 class _Run:
@@ -45,10 +52,7 @@ class EventCallbacks:
 
     def wrapped(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The settings with each of the callbacks run here."""
-        return {
-            name: self._told(value) if name in CALLBACKS and callable(value) else value
-            for name, value in config.items()
-        }
+        return wrapped(config, CALLBACKS, self._told)
 
     async def end(self) -> None:
         """Wait until all that the client has told has been heard."""

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,19 +16,18 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from keyorder import OrderedProducer, TopicAdmin
+from keyorder import TopicAdmin
 from keyorder.compaction import state_lock
 from keyorder.compaction.compactor import TopicCompactor
 from keyorder.compaction.errors import StateInUseError
 from keyorder.compaction.store import VersionStore
-from keyorder.compaction.strategy import encode_version
 from keyorder.compaction.table import VersionTable
 from keyorder.compaction.view import CompactedView
 from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
-from support.cleaning import HELD, dump
+from support.cleaning import HEADER, dump, facts_of
+from support.cleaning import send_versions as send
 from support.cluster import KafkaUnderTest
 
-HEADER = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -38,22 +36,6 @@ store = VersionStore(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(600)
 """
-
-
-def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str, int]) -> None:
-    """(key, value, version), all acknowledged."""
-    with OrderedProducer(kafka.client_config()) as producer:
-        for key, value, version in records:
-            producer.produce(topic, value, key, headers=[("v", encode_version(version))])
-        assert producer.flush(120) == 0
-
-
-def looked(state: Path) -> dict[str, str]:
-    """The facts of a file, as somebody sees them who only looks."""
-    with sqlite3.connect(f"file:{state}?mode=ro", uri=True) as database:
-        found = dict(database.execute("SELECT name, text FROM facts"))
-    database.close()
-    return found
 
 
 def until(seen: Callable[[], bool]) -> None:
@@ -156,8 +138,8 @@ def test_a_second_process_is_refused_until_the_first_is_killed(
         send(kafka, topic_name, ("a", "low again", 1))
         until(lambda: len(dump(kafka, topic_name)) == 5)
         # The look above is with the file; one more save shows that the first one goes on writing under it.
-        saved = looked(state)["saved_at_ms"]
-        until(lambda: looked(state)["saved_at_ms"] > saved)
+        saved = facts_of(state)["saved_at_ms"]
+        until(lambda: facts_of(state)["saved_at_ms"] > saved)
         assert first.poll() is None
     finally:
         first.kill()

@@ -24,18 +24,9 @@ from keyorder.compaction.versions import Version
 from keyorder.compaction.view import CompactedView
 from keyorder.connector import clock
 from keyorder.partitioner.errors import ConfigError, IdentityMismatchError, KeyorderError
-from support.cleaning import HELD, ROLLER, clean, dump
+from support.cleaning import HEADER, HELD, ROLLER, clean, dump, facts_of
+from support.cleaning import send_versions as send
 from support.cluster import KafkaUnderTest
-
-HEADER = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
-
-
-def send(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str | None, int]) -> None:
-    """(key, value, version), all acknowledged."""
-    with OrderedProducer(kafka.client_config()) as producer:
-        for key, value, version in records:
-            producer.produce(topic, value, key, headers=[("v", encode_version(version))])
-        assert producer.flush(120) == 0
 
 
 def abort(kafka: KafkaUnderTest, topic: str, key: str, value: str, version: int) -> None:
@@ -117,12 +108,6 @@ def test_a_run_that_fails_leaves_the_time_of_the_one_before(
         assert dict(view.load().items()) == {b"a": b"x", b"b": b"y"}
         assert view.counts.records == 1
     assert saved() > before
-
-
-def facts_of(state: Path) -> dict[str, str]:
-    """What a state file says of itself."""
-    with closing(sqlite3.connect(state)) as database:
-        return dict(database.execute("SELECT name, text FROM facts"))
 
 
 def test_a_follower_that_ends_before_the_end_does_not_pass_for_up_to_date(

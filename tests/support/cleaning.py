@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -13,6 +16,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     ConfigResource,
     ResourceType,
 )
+from keyorder import OrderedProducer
+from keyorder.compaction.strategy import encode_version
 from keyorder.connector.metadata import topic_config
 from support.cluster import KafkaUnderTest
 
@@ -26,6 +31,8 @@ HELD = {
     "delete.retention.ms": "3600000",
     "message.timestamp.type": "LogAppendTime",
 }
+# Compacted by the versions in a header.
+HEADER = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
 ROLLER = b"\x00roller"
 
 
@@ -102,3 +109,17 @@ def clean(kafka: KafkaUnderTest, topic: str, timeout: float = 60) -> list[Kept]:
             return kept
         assert time.monotonic() < deadline, f"the cleaner has left {len(kept)} records of {topic}"
         time.sleep(0.15)
+
+
+def send_versions(kafka: KafkaUnderTest, topic: str, *records: tuple[str, str | None, int]) -> None:
+    """(key, value, version in the header of HEADER), all acknowledged."""
+    with OrderedProducer(kafka.client_config()) as producer:
+        for key, value, version in records:
+            producer.produce(topic, value, key, headers=[("v", encode_version(version))])
+        assert producer.flush(120) == 0
+
+
+def facts_of(state: Path) -> dict[str, str]:
+    """What a state file says of itself, as somebody sees it who only looks."""
+    with closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as database:
+        return dict(database.execute("SELECT name, text FROM facts"))
