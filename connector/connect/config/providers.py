@@ -12,12 +12,15 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 from ....partitioner.errors import ConfigError
 from ...cli.connecting import is_secret, read_properties
 from ..api.java import BLANKS
 from .keys import HIDDEN
 
+# The shortest line, of a secret of several, that is hidden by itself, in characters.
+_TELLING = 8
 _PLACEHOLDER = re.compile(r"\$\{([^:}]+):(?:([^:}]*):)?([^:}]*)\}")
 
 
@@ -97,11 +100,20 @@ def forms(value: str) -> tuple[str, str]:
     return value, value.strip(BLANKS)
 
 
+def _lines(value: str) -> Iterator[str]:
+    """The lines of a value of several, which a group of exceptions shows indented. What frames a key tells nothing."""
+    lines = [line.strip(BLANKS) for line in value.splitlines()]
+    return (line for line in lines if len(lines) > 1 and len(line) >= _TELLING and not line.startswith("-----"))
+
+
 def _quoted(value: str) -> Iterator[str]:
-    """A value inside of what `repr` and JSON make of a text. That text's own quotes decide which of them are escaped."""
-    escaped = repr('"' + value)[2:-1]
-    yield from (escaped, escaped.replace("\\'", "'"))
-    yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    """A value inside of what `repr`, JSON and URLs make of a text. That text's own quotes decide which of them are escaped."""
+    for shown in (repr('"' + value)[2:-1], repr(('"' + value).encode(errors="replace"))[3:-1]):
+        yield from (shown, shown.replace("\\'", "'"))
+    for shown in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        yield from (shown, shown.replace("/", "\\/"))  # as some encoders have it
+    for safe in ("/", ""):
+        yield from (quote(value, safe, errors="replace"), quote_plus(value, safe, errors="replace"))
 
 
 def may_be_secret(value: str) -> bool:
@@ -151,7 +163,7 @@ class Resolver:
 
     def _hide(self, value: str) -> None:
         """Have `redact` hide a value in each of its forms."""
-        shown = set(filter(may_be_secret, forms(value)))
+        shown = {*filter(may_be_secret, forms(value)), *_lines(value)}
         for _ in range(2):  # a text that quotes it is often quoted itself, as in str(KeyError(...))
             shown |= {quoted for text in shown for quoted in _quoted(text)}
         self._secrets |= shown

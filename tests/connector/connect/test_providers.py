@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,41 @@ def test_a_value_is_hidden_as_texts_quote_it(secret: str) -> None:
 
 def in_utf8(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
+
+
+def of_bytes(text: str) -> str:
+    return repr(text.encode())
+
+
+def wholly(text: str) -> str:
+    return urllib.parse.quote(text, safe="")
+
+
+def with_escaped_slashes(text: str) -> str:
+    return json.dumps(text).replace("/", "\\/")
+
+
+@pytest.mark.parametrize("secret", ["p/ss w\u00f6rd&=", "it's/so \u20ac", 'a "b"/c+d', "C:\\te/mp@x"])
+@pytest.mark.parametrize("quote", [of_bytes, with_escaped_slashes, urllib.parse.quote, urllib.parse.quote_plus, wholly])
+def test_a_value_is_hidden_as_bytes_urls_and_other_encoders_show_it(secret: str, quote: Callable[[str], str]) -> None:
+    """An HTTP client's error quotes the URL, a driver's the bytes it sent, and some JSON encoders escape every slash."""
+    found = Resolver({})
+    found.keep_secret({"db.password": secret})
+    shown = quote(f"x{secret}y")
+    for text in (shown, repr(shown)):
+        left = found.redact(f"no answer from {text}")
+        assert "x[hidden]y" in left, left
+
+
+def test_a_secret_of_several_lines_is_hidden_line_by_line() -> None:
+    """A group of exceptions indents the lines of each. What frames a key is in every text about keys, so it stays."""
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----\n"
+    found = Resolver({})
+    found.keep_secret({"ssl.key.pem": key})
+    left = found.redact("".join(f"  | {line}" for line in key.splitlines(keepends=True)))
+    assert "MIIE" not in left
+    assert "AQEF" not in left
+    assert found.redact("expected -----BEGIN PRIVATE KEY-----") == "expected -----BEGIN PRIVATE KEY-----"
 
 
 def test_text_that_is_like_a_quoted_secret_stays() -> None:
