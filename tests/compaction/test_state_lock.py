@@ -191,10 +191,11 @@ def test_a_refused_store_leaves_the_file_as_it_is(tmp_path: Path) -> None:
 def test_a_child_that_was_forked_holds_nothing(tmp_path: Path) -> None:
     """It has the files of its parent, and may live on: the parent's end frees the state all the same; its own does not."""
     state = tmp_path / "state"
-    forks = HOLD.replace('print("held"', 'import os\nprint("held" if os.fork() else os.getpid()')
+    told = "import os\nchild = os.fork()\nif child: print(child, flush=True)"
+    forks = HOLD.replace('print("held", flush=True)', told)
     with subprocess.Popen([sys.executable, "-c", forks, str(state)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        child = next(int(line) for line in (parent.stdout.readline(), parent.stdout.readline()) if line != "held\n")
+        child = int(parent.stdout.readline())
         try:
             with pytest.raises(StateInUseError):
                 VersionStore(state)
@@ -203,6 +204,7 @@ def test_a_child_that_was_forked_holds_nothing(tmp_path: Path) -> None:
             VersionStore(state).close()
         finally:
             os.kill(child, signal.SIGKILL)
+            parent.kill()
 
     store = VersionStore(state)
     pid = os.fork()
