@@ -117,6 +117,11 @@ class AIOConsumer:
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """As OrderedConsumer.consume, but returns soon after the first record, as the client library does."""
+        # take() does not look: consume() does it before it.
+        if not 0 <= num_messages <= 1_000_000:
+            raise ValueError("num_messages must be between 0 and 1000000 (1M)")
+        if num_messages == 0:
+            timeout = 0
         deadline = None if timeout is None or timeout < 0 else clock.now() + timeout
         while True:
             # What a cancelled call has taken was not accepted: the next one gets it.

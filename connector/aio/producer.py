@@ -62,6 +62,7 @@ class AIOProducer:
         self._turns: dict[str, _Turn] = {}
         self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
         self._joining: dict[str, asyncio.Future[None]] = {}
+        self._placing = asyncio.Lock()
         self._ending: tuple[asyncio.Future[None], asyncio.Task[None]] | None = None  # the client's end, and all
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
@@ -113,6 +114,14 @@ class AIOProducer:
             return True
 
         if topic not in self._turns and self._producer.has_joined(topic) and queued():
+            return future
+        if partition >= 0 and not self._producer._settings.allow_explicit_partition:
+            # Such a record makes nobody a writer of the topic, and adopts none. Whether it may go the cluster is asked first,
+            # one call at a time: produce() asks too, and must not wait on the event loop for another call's question.
+            async with self._turn_of(topic), self._placing:
+                await start(None, None, self._producer._unmanaged.check, topic, partition)
+                while not queued():
+                    await asyncio.sleep(0.01)
             return future
         async with self._turn_of(topic):
             # The first use of a topic talks to the cluster. A call that is cancelled meanwhile has taken nothing.

@@ -31,7 +31,7 @@ from ..producing.reports import came_of_a_callback
 from .delivery_counters import Block, Failure
 from .hashing import hash_column
 from .library import Library
-from .sender import Rows, most_bytes, sender
+from .sender import HeaderTypeError, Rows, most_bytes, sender
 from .sending_kernels import group
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ class ColumnProducing:
         rows = Rows(batch)
         hashes = hash_column(rows.key)
         too_large = np.nonzero(rows.sizes() > self._most_bytes)[0]
-        last = int(too_large[0]) if len(too_large) else rows.count
+        last = min(int(too_large[0]) if len(too_large) else rows.count, rows.sendable)
+        if rows.count and not rows.sendable:
+            raise HeaderTypeError("a header is null or has no name: give each a name, or leave it out")
         if rows.count and not last:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         sending = producer._topics.get(topic) or producer._registration.first_use(topic)

@@ -35,9 +35,14 @@ _BINDINGS: dict[str, int] = {}
 _HINT_NAME = np.frombuffer(HINT_HEADER.encode() + b"\0", np.uint8)
 
 
+class HeaderTypeError(UsageError, TypeError):
+    """A header that is null or has no name, where produce() raises TypeError."""
+
+
 class Rows:
     """Rows that are ready to be sent. Built once per batch; holds the columns alive.
 
+    sendable: how many come before the first with a header that is null or has no name. The C calls would take it.
     Raises UsageError for a column of another type.
     """
 
@@ -48,7 +53,7 @@ class Rows:
         count = self.count = len(batch)
         self.value = _binary(batch, "value", count)
         self.key = _binary(batch, "key", count)
-        self.headers = _headers(batch, count)
+        self.headers, self.sendable = _headers(batch, count)
         self.times = _times(batch)
         self.plain = self.headers is None and self.times is None
         self.buffers = (*key_buffers(self.key), *key_buffers(self.value))
@@ -277,24 +282,36 @@ def _binary(batch: pa.RecordBatch, name: str, count: int) -> pa.Array:
     raise UsageError(f"column {name!r} is {column.type}: it has to be binary or string")
 
 
-def _headers(batch: pa.RecordBatch, count: int) -> pa.Array | None:
+def _headers(batch: pa.RecordBatch, count: int) -> tuple[pa.Array | None, int]:
+    """The column, without hints, and `Rows.sendable`."""
     if "headers" not in batch.schema.names:
-        return None
+        return None, count
     column = batch.column("headers")
     if column.null_count == count:
-        return None
+        return None, count
     try:
         headers = column if column.type == HEADERS else column.cast(HEADERS)
     except pa.ArrowException as error:
         raise UsageError(f"column 'headers' is {column.type}: it has to be {HEADERS}") from error
+    sendable = _sendable(headers)
     if not pc.any(pc.equal(headers.values.field(0), HINT_HEADER)).as_py():
-        return headers
+        return headers, sendable
     # A hint from elsewhere says nothing about this topic, and readers would look for its epoch.
     own = [
-        None if row is None else [header for header in row if header["key"] != HINT_HEADER]
+        None if row is None else [header for header in row if header is None or header["key"] != HINT_HEADER]
         for row in headers.to_pylist()
     ]
-    return pa.array(own, HEADERS)
+    return pa.array(own, HEADERS), sendable
+
+
+def _sendable(headers: pa.Array) -> int:
+    every = headers.values  # those of rows outside of the batch as well
+    if not (every.null_count or every.field(0).null_count):
+        return len(headers)
+    for row, own in enumerate(headers.to_pylist()):
+        if any(header is None or header["key"] is None for header in own or ()):
+            return row
+    return len(headers)
 
 
 def _times(batch: pa.RecordBatch) -> np.ndarray[Any, Any] | None:

@@ -226,7 +226,8 @@ def _connector(path: Path) -> dict[str, str]:
     """A connector's file: properties, or JSON as POST /connectors or PUT config take it."""
     if path.suffix == ".json":
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            # Editors on Windows write a mark of byte order before the text.
+            document = json.loads(path.read_text(encoding="utf-8-sig"))
             config = {"name": document["name"], **document["config"]} if "config" in document else document
             found = {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in config.items()}
             json.dumps(found, ensure_ascii=False).encode()  # half a character is no text for anybody

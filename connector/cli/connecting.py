@@ -92,6 +92,9 @@ def connection_options(timeout: float) -> Callable[[Command], Command]:
         ) -> Any:
             for name in [others.get("topic"), *(others.get("topics") or ())]:
                 _see_name(name)
+            if not bootstrap_server.replace(",", " ").strip():
+                raise click.UsageError("--bootstrap-server is empty: give host:port.")
+            _see_text({"bootstrap_server": bootstrap_server, "command_property": command_property, **others})
             config = _settings(bootstrap_server, command_config, pairs(command_property, "--command-property"))
             return command(connection=Connection(config, timeout), **others)
 
@@ -148,16 +151,28 @@ def _see_name(topic: str | None) -> None:
         )
 
 
+def _see_text(given: Mapping[str, Any]) -> None:
+    """Raises click.UsageError for a word that is not UTF-8: with a group of such a name the client library ends the process."""
+    flags = {param.name: param.opts[0] for param in click.get_current_context().command.params}
+    for name, value in given.items():
+        for word in value if isinstance(value, tuple) else (value,):
+            if isinstance(word, str) and not word.isascii() and any("\ud800" <= c <= "\udfff" for c in word):
+                raise click.UsageError(f"{flags.get(name, name)} is not UTF-8: give text in this encoding.")
+
+
 def is_secret(name: str) -> bool:
     """Whether the value of this setting must never be shown."""
     return any(part in name.lower() for part in _SECRET)
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """A Java properties file: comments, continued lines and escapes included. Raises ConfigError for half a character."""
+    """A Java properties file: comments, continued lines and escapes included. Raises ConfigError for half a character.
+
+    A mark of byte order before the text, which editors on Windows write, is no part of the first name.
+    """
     found: dict[str, str] = {}
     lines = iter(
-        re.split(r"\r\n|\r|\n", text)
+        re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     )  # not splitlines(): a password may hold what Unicode calls the end of a line
     for line in lines:
         logical = line.lstrip()

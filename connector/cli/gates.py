@@ -8,11 +8,14 @@ from typing import Any
 
 import click
 
-from ...partitioner.errors import OrderError
+from ...partitioner.errors import OrderError, UsageError
+from ...partitioner.gates.gate import Gates
+from ...partitioner.timeline import Timeline
 from ..acting_user import acting_user
+from ..control.timeline_edit import ChangeOpenError
 from ..groups.group_admin import ClosedGate, GroupAdmin
 from .connecting import Connection, connection_options
-from .output import echo_wrapped, emit, emit_json, output_option, unreadable_document, warn_of_unreadable
+from .output import echo_wrapped, emit, emit_json, is_terminal, output_option, unreadable_document, warn_of_unreadable
 
 
 @click.group(short_help="List closed gates, with their reasons; let one go.")
@@ -119,6 +122,7 @@ def release(
         if not closed:
             raise click.UsageError(f"No gate of {topic}[{partition}] is closed for group {group}.")
         epoch = min(closed, key=lambda g: g.begins).epoch
+    _require_gate(admin.timeline(topic), partition, epoch)
     chosen = [g for g in closed if g.epoch == epoch]
     behind = {g.waits_for: g.needs_offset - g.at_offset for g in chosen}
     who = who or acting_user()
@@ -126,7 +130,7 @@ def release(
         for q, offsets in sorted(behind.items()):
             echo_wrapped(f"Up to {offsets} records of {topic}[{q}] may then come after newer ones of their keys.")
     if not dry_run:
-        if not yes and not sys.stdin.isatty():
+        if not yes and not is_terminal(sys.stdin):
             raise click.UsageError("nobody can be asked to confirm: give --yes to release the gate.")
         if not yes:
             click.confirm(f"Release {topic}[{partition}], epoch {epoch}, for group {group}?", abort=True, err=True)
@@ -140,6 +144,18 @@ def release(
         )  # fmt: skip
     else:
         echo_wrapped(f"{'Would release' if dry_run else 'Released'} {topic}[{partition}], epoch {epoch}, for {group}")
+
+
+def _require_gate(timeline: Timeline, partition: int, epoch: int) -> None:
+    """Stop before anybody is asked where a release would be refused. Raises UsageError (no such gate), ChangeOpenError."""
+    gates = Gates(timeline)
+    if all(gate.epoch != epoch for gate in gates.of(partition)):
+        known = ", ".join(f"{gate.partition} in epoch {gate.epoch}" for gate in gates.all()) or "none"
+        raise UsageError(
+            f"{timeline.topic!r} has no gate into partition {partition} in epoch {epoch}: its gates are {known}"
+        )
+    if timeline.change is not None:
+        raise ChangeOpenError(timeline.topic, timeline.change)
 
 
 def document_of(gate: ClosedGate) -> dict[str, Any]:

@@ -12,7 +12,16 @@ from ...partitioner.errors import OrderError
 from ..groups.group_admin import GroupAdmin, GroupStatus
 from ..groups.resetting import Point, Reset, Target, milliseconds_of
 from .connecting import Connection, connection_options
-from .output import echo_wrapped, emit, emit_json, emit_table, output_option, unreadable_document, warn_of_unreadable
+from .output import (
+    echo_wrapped,
+    emit,
+    emit_json,
+    emit_table,
+    is_terminal,
+    output_option,
+    unreadable_document,
+    warn_of_unreadable,
+)
 
 
 @click.group()
@@ -74,7 +83,7 @@ def describe(connection: Connection, group: str, topic: str | None, output: str)
         "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
         "EPOCH-FLUSHED", "GATE",
     )  # fmt: skip
-    if output == "table" and sys.stdout.isatty():
+    if output == "table" and is_terminal(sys.stdout):
         # The group and its members are named once below; the rows are what fits 80 columns.
         _show(group, state, partitions)
         return

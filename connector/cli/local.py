@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...partitioner.errors import ConfigError
 from ..local.repository import state_dir
 from ..local.state import ClusterState, broker_folder, load_state
 from ..local.versions import DEFAULT_KAFKA_VERSION, known_versions
-from .output import emit, emit_json, output_option
+from .output import emit, emit_json, is_terminal, output_option
 
 if TYPE_CHECKING:
     from ..local.jars import Progress
@@ -107,7 +108,8 @@ def _start(
         return
     try:
         _show(output, started, document)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed when it began
+            sys.stdout.flush()
         threading.Event().wait()
     except KeyboardInterrupt:
         pass  # the way to end a foreground cluster
@@ -154,7 +156,10 @@ def status(data_dir: Path | None, output: str) -> None:
 
 
 def _folder(data_dir: Path | None) -> Path:
-    return (data_dir or state_dir() / "local").expanduser().absolute()
+    try:
+        return (data_dir or state_dir() / "local").expanduser().absolute()
+    except RuntimeError as error:  # Python cannot tell where `~`, or `~somebody`, is
+        raise ConfigError("--data-dir", "its home folder is not known here", "give an absolute path") from error
 
 
 def _check_same(folder: Path, state: ClusterState, brokers: str | None, version: str | None, port: int | None) -> None:
@@ -216,7 +221,7 @@ def _document(folder: Path, state: ClusterState) -> dict[str, Any]:
 @contextmanager
 def _progress(version: str) -> Iterator[Progress | None]:
     """A bar on stderr while jars arrive; nothing where stderr is no terminal or nothing is missing."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield None
         return
     from rich.console import Console

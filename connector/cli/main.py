@@ -5,9 +5,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused as unsafe, 130 interrupte
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
@@ -109,14 +111,16 @@ def _run(words: list[str]) -> int:
         return _report(words, error, str(error), error.retriable)
     except BrokenPipeError:
         # Whoever read our output has left, as `head` does. Nothing is to be said, and to nobody.
-        sys.stderr.close()
+        if sys.stderr is not None:
+            sys.stderr.close()
         return FAILED
     except Exception as error:
-        told = _of_the_library(error)
+        told = _of_the_library(error) or _of_the_system(error)
         if told is not None:
             return _report(words, error, *told)
         # A bug, ours or a library's: the trace is for the report of it.
-        traceback.print_exc()
+        if sys.stderr is not None:  # else it would stand on stdout
+            traceback.print_exc()
         return _report(words, error, str(error), False)
 
 
@@ -132,11 +136,44 @@ def _of_the_library(error: Exception) -> tuple[str, bool] | None:
     return f"{found.name()}: {found.str()}", found.retriable()
 
 
+def _of_the_system(error: Exception) -> tuple[str, bool] | None:
+    """What the operating system has refused, such as a file or a full disk, with the file; None for any other error."""
+    if not isinstance(error, OSError) or not error.strerror:  # such as a time-out of a future, which is an OSError too
+        return None
+    if _lost("stdout"):
+        return f"standard output cannot be written: {error.strerror}", False
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join([*names, error.strerror]), False
+
+
+def _lost(name: str) -> bool:
+    """Whether `stdout` or `stderr` does not take what is left for it. It is dropped then: Python's end would fail with it."""
+    stream = getattr(sys, name)
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+        setattr(sys, name, None)  # as where it was closed from the beginning
+        return True
+    return False
+
+
 def _report(words: list[str], error: Exception, message: str, retriable: bool) -> int:
-    if wants_json(words):
-        emit_error(type(error).__name__, message, retriable)
-    elif isinstance(error, click.UsageError):
-        error.show()
-    else:
-        echo_wrapped(f"Error: {message}", err=True)
+    try:
+        if wants_json(words) and sys.stdout is not None:
+            emit_error(type(error).__name__, message, retriable)
+            return exit_code(error)
+    except OSError:  # a full disk below stdout: what was to be said there is said on stderr
+        _lost("stdout")
+    try:
+        if not isinstance(error, click.UsageError):
+            echo_wrapped(f"Error: {message}", err=True)
+        elif sys.stderr is not None:
+            error.show()
+    except OSError:
+        _lost("stderr")
     return exit_code(error)

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -187,10 +187,15 @@ def fitted(text: str, lines: int) -> str:
     )
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is a terminal. Python has None for one that was closed when it began."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
 def echo_wrapped(text: str, indent: str = "", err: bool = False) -> None:
     """Text for people: broken between words where it goes to a terminal, one line anywhere else."""
     stream = sys.stderr if err else sys.stdout
-    if stream.isatty():
+    if is_terminal(stream):
         columns = shutil.get_terminal_size().columns
         text = "\n".join(
             textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, BinaryIO
 
 import click
@@ -31,12 +32,22 @@ class _Outcome:
             self.first_error = self.first_error or f"{error.name()}: {error.str()}"
 
 
+class _Lines(click.File):
+    """A file, or standard input for `-`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click does, which raises RuntimeError where standard input is closed."""
+        if value == "-" and sys.stdin is None:
+            raise click.UsageError("standard input is closed: name a FILE.", ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command(short_help="Write each line of a file as a record.")
 @click.option("--topic", required=True, help="The topic; one that is not managed yet is adopted.")
 @click.option("--key-separator", default=None, help="The text between key and value. [default: records have no key]")
 @click.option("--null-marker", default=None, help="A value that stands for null, a tombstone.")
 @click.option("--producer-property", multiple=True, metavar="NAME=VALUE", help="A setting of the producer.")
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=_Lines("rb"), default="-")
 @output_option
 @connection_options(timeout=60)
 def produce(

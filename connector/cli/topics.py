@@ -10,12 +10,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not re-exported
 
 from ...partitioner.adoption import KeySample, chosen_hash
-from ...partitioner.errors import BrokerUnreachableError, OrderError, TopicNotFoundError
+from ...partitioner.errors import BrokerUnreachableError, ConfigError, OrderError, TopicNotFoundError
 from ...partitioner.hashing import DEFAULT_HASH, HASHES
 from ...partitioner.layout import Layout, same_routing
-from ...partitioner.timeline import Timeline
+from ...partitioner.timeline import Timeline, TopicIdentity
 from ..admin import TopicAdmin
 from ..config import JUST_MADE
+from ..control.timeline_edit import ChangeOpenError
 from ..kafka_errors import translate
 from ..metadata import cluster_metadata, identify
 from ..operations.adopting import check_hash
@@ -34,9 +35,10 @@ from .topics_output import (
     show_description,
     show_notices,
 )
-from .topics_release import release
+from .topics_release import release, require_as_released, under_management
 
-_COUNT = click.IntRange(min=1)
+_COUNT = click.IntRange(min=1, max=100_000)
+_REPLICAS = click.IntRange(min=1, max=10_000)  # the client library takes no more
 _topic_option = click.option("--topic", required=True, help="The topic's name.")
 _HASH = click.Choice(list(HASHES))
 _config_option = click.option(
@@ -58,7 +60,7 @@ topics.add_command(release)
 @_topic_option
 @click.option("--partitions", type=_COUNT, required=True, help="How many partitions the topic has at first.")
 @click.option(
-    "--replication-factor", type=_COUNT, default=None, help="Replicas of each partition. [default: the cluster's]"
+    "--replication-factor", type=_REPLICAS, default=None, help="Replicas of each partition. [default: the cluster's]"
 )
 @_config_option
 @click.option(
@@ -171,21 +173,29 @@ def adopt(
     settings = settings_of_existing(pairs(config, "--config"))
     client = connection.reach()
     with TopicAdmin(connection.config) as admin:
-        physical = identify(
+        identity = identify(
             client,
             topic,
             connection.bootstrap_servers,
             connection.timeout,
             just_made=min(connection.timeout, JUST_MADE),
             ask_controller=True,
-        ).partitions
-        managed = admin.managed(topic)
+        )
+        physical = identity.partitions
+        if initial_partition_count is not None:
+            same_routing(initial_partition_count, physical)  # raises where keys would move
+        managed = _already_managed(admin, topic, identity, again)
         released = managed.released if managed is not None else None
+        if managed is not None:
+            check_hash(managed, hash_name)
+            if altered(managed, settings) != managed:
+                raise ConfigError("config", f"topic {topic!r} is managed already, with other settings", "use `alter`")
         warnings = [] if managed else of_adoption(topic)
         if dry_run:
             sample: KeySample | None = None
             if managed:
-                check_hash(managed, hash_name)
+                if released is not None:
+                    require_as_released(connection.config, managed, physical, accept_misplaced, connection.timeout)
                 layout = managed.layout
             else:
                 sample = admin.sample(topic, connection.timeout)
@@ -257,8 +267,10 @@ def alter(connection: Connection, topic: str, config: Sequence[str], dry_run: bo
     settings = settings_of_existing(pairs(config, "--config"))
     connection.reach()
     with TopicAdmin(connection.config) as admin:
-        timeline = admin.timeline(topic)
+        timeline = under_management(admin, topic)
         changes = altered(timeline, settings) != timeline
+        if timeline.change is not None:
+            raise ChangeOpenError(topic, timeline.change)
         if not dry_run:
             after = admin.alter(topic, settings)
     if output == "json":
@@ -363,6 +375,18 @@ def list_(connection: Connection, output: str) -> None:
 
 def _exists(connection: Connection, topic: str) -> bool:
     return topic in cluster_metadata(connection.reach(), connection.bootstrap_servers, connection.timeout).topics
+
+
+def _already_managed(admin: TopicAdmin, topic: str, identity: TopicIdentity, again: bool) -> Timeline | None:
+    """The timeline that an adoption finds; None where it makes a new one, `again` for a topic that was made anew.
+
+    Raises IdentityMismatchError where it was made anew and nobody says so.
+    """
+    timeline = admin.managed(topic)
+    if timeline is None or (again and timeline.topic_id != identity.topic_id):
+        return None
+    timeline.check_identity(identity.topic_id, identity.cluster_id)
+    return timeline
 
 
 def _placed(layout: Layout) -> str:

@@ -18,7 +18,7 @@ from ..group_gates import GateNeed, GroupGate
 from ..operations.description import GroupDescription, TopicDescription
 from ..operations.notices import Notice
 from ..topology.results import Change
-from .output import echo_wrapped, emit_table
+from .output import echo_wrapped, emit_table, is_terminal
 
 _STEPS = {
     "started": "no other controller can change this topic now",
@@ -306,7 +306,7 @@ def words_of(step: str) -> str:
 @contextmanager
 def steps_shown(topic: str, partitions: int) -> Iterator[Callable[[str], None]]:
     """Shows each step on stderr: a line that changes on a terminal, plain lines elsewhere. stdout stays clean."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda step: click.echo(words_of(step), err=True)
         return
     from rich.console import Console

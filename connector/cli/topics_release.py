@@ -1,16 +1,27 @@
-"""`keyorder topics release`: a topic goes back to stock clients, once nothing of it could get out of order."""
+"""`keyorder topics release`: a topic goes back to stock clients, once nothing of it could get out of order.
+
+Also what other commands ask of a topic that was released, before they do anything or say what they would do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 import click
 
+from ...partitioner.errors import LayoutError, MisplacedKeysError, ReleasedTopicError
+from ...partitioner.timeline import Timeline
 from ..admin import TopicAdmin
 from ..operations.releasing import Release
+from ..operations.stray_scan import scan
 from .connecting import Connection, connection_options
 from .main import REFUSED
 from .output import echo_wrapped, emit_json, output_option
+
+# Of each partition, as an adoption does.
+_NEWEST = 200
 
 
 @click.command()
@@ -35,6 +46,38 @@ def release(connection: Connection, topic: str, dry_run: bool, output: str) -> N
         _show(topic, done)
     if done.obstacles:  # of a dry run: otherwise they have been raised
         click.get_current_context().exit(REFUSED)
+
+
+def under_management(admin: TopicAdmin, topic: str) -> Timeline:
+    """The timeline of a topic that is to be changed. Raises as `TopicAdmin.timeline`, and ReleasedTopicError."""
+    timeline = admin.timeline(topic)
+    if timeline.released is not None:
+        raise ReleasedTopicError(topic, timeline.released)
+    return timeline
+
+
+def require_as_released(
+    config: Mapping[str, Any], timeline: Timeline, physical: int, accept_misplaced: bool, timeout: float
+) -> None:
+    """Stop where an adoption would not take a released topic back; changes nothing.
+
+    Raises LayoutError where its count has changed since, MisplacedKeysError where records lie elsewhere than its hash puts
+    them and that is not accepted.
+    """
+    topic, count = timeline.topic, timeline.newest.count
+    if physical != count:
+        raise LayoutError(
+            f"topic {topic!r} went from {count} to {physical} partitions after it was released ({timeline.released}), which "
+            "moved keys that nobody held: copy it into a managed topic with Connect's MirrorConnector "
+            "(docs/connect-migrate.md)"
+        )
+    if accept_misplaced:
+        return
+    counted = scan(config, timeline, physical, _NEWEST, timeout)
+    records, misplaced = sum(each.records for each in counted), sum(each.strays for each in counted)
+    if misplaced:
+        sample = f"{misplaced} of the newest {records} records lie elsewhere than the hash {timeline.hash} puts them"
+        raise MisplacedKeysError(topic, physical, sample, timeline.hash)
 
 
 def _show(topic: str, done: Release) -> None:

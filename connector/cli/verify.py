@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,14 @@ from typing import Any
 import click
 from confluent_kafka import Message
 
+from ...partitioner.errors import ConfigError, PeerError
 from ...partitioner.routing import HINT_HEADER, Routing, parse_hint
 from ...partitioner.timeline import Timeline
+from .. import clock
 from ..admin import TopicAdmin
 from ..log_offsets import LogOffsets
 from ..topology.log_scan import LogScan
-from ..verify.history import load
+from ..verify.history import History, load
 from ..verify.topology import Epoch, Topology
 from ..verify.verdict import Verdict, judge
 from .connecting import Connection, connection_options
@@ -23,6 +25,19 @@ from .main import FAILED
 from .output import echo_wrapped, emit_json, emit_table, output_option, shown_bytes
 
 _EXAMPLES = 10
+
+
+class VerifyLateError(PeerError):
+    """A topic could not be read to its end in time: nothing is known of its order."""
+
+    retriable = True
+
+    def __init__(self, topic: str, timeout: float) -> None:
+        super().__init__(topic, timeout)
+        self.topic, self.timeout = topic, timeout
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} was not read to its end within {self.timeout:g} s: give it more time by --timeout"
 
 
 @dataclass
@@ -83,12 +98,14 @@ def verify(connection: Connection, topic: str, history: tuple[Path, ...], output
     folders of such files. With them it also finds records that were lost, reordered or delivered twice. The producers
     must be done, and the consumers must have read everything. Exit code 1 when something is wrong.
     """
+    deadline = clock.now() + connection.timeout
+    recorded = _recorded(history) if history else None
     connection.reach()
     admin = TopicAdmin(connection.config)
     timeline, physical = admin.timeline(topic), admin.describe(topic).partitions
-    check = LogCheck(timeline, physical, keep=bool(history))
-    starts = _scan(connection, topic, physical, check)
-    verdict = _judged(history, check, timeline, starts) if history else None
+    check = LogCheck(timeline, physical, keep=recorded is not None)
+    starts = _scan(connection, topic, physical, check, deadline)
+    verdict = None if recorded is None else _judged(recorded, check, timeline, starts)
     strays = sum(found.strays for found in check.partitions)
     valid = not strays and (verdict is None or verdict.valid)
     document: dict[str, Any] = {
@@ -117,7 +134,8 @@ def verify(connection: Connection, topic: str, history: tuple[Path, ...], output
         click.get_current_context().exit(FAILED)
 
 
-def _scan(connection: Connection, topic: str, partitions: int, check: LogCheck) -> Mapping[int, int]:
+def _scan(connection: Connection, topic: str, partitions: int, check: LogCheck, deadline: float) -> Mapping[int, int]:
+    """The offsets where each partition's log begins. Raises VerifyLateError."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -136,14 +154,31 @@ def _scan(connection: Connection, topic: str, partitions: int, check: LogCheck) 
                 check.take(message)
                 progress.advance(task)
 
-            scan.read(ends, each)
+            if not scan.read(ends, each, deadline):
+                raise VerifyLateError(topic, connection.timeout)
     finally:
         scan.close()
     return starts
 
 
-def _judged(history: tuple[Path, ...], check: LogCheck, timeline: Timeline, starts: Mapping[int, int]) -> Verdict:
+def _recorded(history: tuple[Path, ...]) -> History:
+    """What the files say. Raises ConfigError for one that no recorder wrote, or that is damaged."""
     files = [file for path in history for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    begun: list[Path] = []
+
+    def each() -> Iterator[Path]:
+        for file in files:
+            begun.append(file)
+            yield file
+
+    try:
+        return load(each())
+    except (ValueError, OverflowError, RecursionError, AssertionError) as error:  # the last of an opening by nobody
+        found = str(error) if isinstance(error, ValueError) else f"{begun[-1]}: not an event ({type(error).__name__})"
+        raise ConfigError("HISTORY", found, "give files that a Recorder has written, unchanged") from error
+
+
+def _judged(recorded: History, check: LogCheck, timeline: Timeline, starts: Mapping[int, int]) -> Verdict:
     epochs = [Epoch(e.number, e.count, dict(e.ends), dict(e.begins)) for e in timeline.epochs]
     topology = Topology(timeline.initial, epochs, timeline.hash)
-    return judge(load(files), check.rows, topology, log_starts=starts)
+    return judge(recorded, check.rows, topology, log_starts=starts)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from string import Template
 
-from ...partitioner.errors import UsageError
+from ...partitioner.errors import ConfigError, UsageError
 
 _FILES = {
     "pyproject.toml": """\
@@ -168,11 +168,18 @@ def files(name: str) -> dict[str, str]:
 
 
 def write(name: str, folder: Path) -> list[Path]:
-    """Make the package in a folder of its name below `folder`. Raises UsageError if that is there already."""
+    """Make the package in a folder of its name below `folder`.
+
+    Raises UsageError if that is there already, ConfigError if it cannot be written.
+    """
     made, target = files(name), folder / name
-    if target.exists():
-        raise UsageError(f"{target} is there already: give another name or --directory")
-    for path, text in made.items():
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        (target / path).write_text(text, encoding="utf-8")
+    try:
+        if target.exists():
+            raise UsageError(f"{target} is there already: give another name or --directory")
+        for path, text in made.items():
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        problem = f"{target} cannot be written ({error.strerror or type(error).__name__})"
+        raise ConfigError("--directory", problem, "name another folder") from error
     return [target / path for path in made]

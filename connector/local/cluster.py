@@ -86,7 +86,7 @@ class LocalCluster:
     def start(self, timeout: float = START_TIMEOUT) -> None:
         """Start every broker and return when each sees all. Nothing stays running if that fails.
 
-        JavaNotFoundError, DownloadError, ChecksumError, ClusterStateError, AlreadyRunningError or
+        JavaNotFoundError, DownloadError, ChecksumError, ClusterStateError, AlreadyRunningError, DataFolderError or
         BrokerFailedError.
         """
         java = find_java()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ...partitioner.errors import PeerError, UsageError
 
 
@@ -23,6 +25,18 @@ class ClusterStateError(UsageError):
 
 class AlreadyRunningError(ClusterStateError):
     """The cluster of that data folder runs, started by this or by another process."""
+
+
+class DataFolderError(UsageError):
+    """The data folder cannot be made, read or written."""
+
+    def __init__(self, folder: Path, problem: OSError) -> None:
+        super().__init__(folder, problem)
+        self.folder, self.problem = folder, problem
+
+    def __str__(self) -> str:
+        why = self.problem.strerror or self.problem
+        return f"{self.folder} cannot be used as a data folder ({why}): name another one by --data-dir (data_dir)"
 
 
 class WipeFailedError(UsageError):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from .errors import ClusterStateError
+from .errors import ClusterStateError, DataFolderError
 from .processes import ProcessId
 from .properties import ClusterPlan, Node
 
@@ -43,10 +43,14 @@ class ClusterState:
 def starting(data_dir: Path) -> Iterator[None]:
     """Held while a cluster starts, so that two starts at once do not both find nothing running.
 
-    The kernel lets go of it when the process ends, however it ends.
+    The kernel lets go of it when the process ends, however it ends. Raises DataFolderError.
     """
-    data_dir.mkdir(parents=True, exist_ok=True)
-    with (data_dir / _LOCK).open("ab") as file:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        opened = (data_dir / _LOCK).open("ab")
+    except OSError as problem:
+        raise DataFolderError(data_dir, problem) from problem
+    with opened as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -59,7 +63,7 @@ def broker_folder(data_dir: Path, node_id: int) -> Path:
 def load_state(data_dir: Path) -> ClusterState | None:
     """The state of the cluster in `data_dir`, None where there is no cluster.
 
-    ClusterStateError for a file that is not ours or not whole.
+    ClusterStateError for a file that is not ours or not whole, DataFolderError for one that cannot be read.
     """
     path = data_dir / _FILE
     try:
@@ -74,6 +78,8 @@ def load_state(data_dir: Path) -> ClusterState | None:
         )
     except FileNotFoundError:
         return None
+    except OSError as problem:
+        raise DataFolderError(data_dir, problem) from problem
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as problem:
         raise ClusterStateError(f"{path} does not describe a local cluster: {problem!r}") from problem
 

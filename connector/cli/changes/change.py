@@ -36,7 +36,14 @@ def status(connection: Connection, topic: str | None, output: str) -> None:
             there = cluster_metadata(client, connection.bootstrap_servers).topics
             managed = admin.topics(unreadable).items()
             names = sorted(n for n, t in managed if n in there and (t.change or any(not d.emptied for d in t.drains)))
-        found = [admin.change_status(name) for name in names]
+        found = []
+        for name in names:
+            try:
+                found.append(admin.change_status(name))
+            except OrderError as error:  # such as of a topic that was deleted and made again
+                if topic is not None:
+                    raise
+                unreadable[name] = error
     if output == "json":
         changes = [status_document(each) for each in found]
         emit_json({"changes": changes, "unreadable": unreadable_document(unreadable)})

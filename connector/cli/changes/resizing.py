@@ -11,13 +11,16 @@ from ....partitioner.epochs import Retirement
 from ....partitioner.errors import CountError, StockWritersError
 from ....partitioner.timeline import Timeline
 from ...admin import TopicAdmin
+from ...control.timeline_edit import ChangeOpenError
 from ...operations.forecast import ChangeForecast, ForcedDrain
 from ...operations.notices import Code, Notice, of_change
+from ...topology.draining import require_switch
 from ..connecting import Connection, connection_options
 from ..main import REFUSED
 from ..output import echo_wrapped, emit_json, output_option
 from ..seconds import Seconds
 from ..topics_output import change_document, show_change, show_notices, steps_shown
+from ..topics_release import under_management
 from .confirming import confirm
 from .plan_output import forced_document, plan_document, show_plan
 
@@ -113,9 +116,10 @@ def expand(
     _only_planned(groups, sample, dry_run)
     connection.reach()
     with TopicAdmin(connection.config) as admin:
-        timeline = admin.timeline(topic)
+        timeline = under_management(admin, topic)
     if partitions < timeline.layout.count:
         raise CountError(topic, timeline.layout.count, partitions, "expand only grows")
+    _require_no_other_change(timeline, partitions)
     if dry_run:
         planned = _show_plan(connection, topic, partitions, groups, sample, output, Retirement())
         _as_the_change_ends(timeline, planned, accepted)
@@ -174,12 +178,15 @@ def shrink(
     connection.reach()
     retirement = Retirement(immediate, _names(waited), delay_ms, force)
     with TopicAdmin(connection.config) as admin:
-        timeline = admin.timeline(topic)
+        timeline = under_management(admin, topic)
         layout = timeline.layout
         if partitions > layout.count:
             raise CountError(topic, layout.count, partitions, "shrink only retires")
         if partitions < layout.initial:
             raise CountError(topic, layout.count, partitions, f"it cannot go below its initial {layout.initial}")
+        if retirement.asked_for:
+            require_switch(timeline)
+        _require_no_other_change(timeline, partitions)
         lost = admin.forced_drain(topic, partitions) if force else None
     if dry_run:
         planned = _show_plan(connection, topic, partitions, groups, sample, output, retirement, lost)
@@ -202,6 +209,16 @@ def shrink(
         show_change(change)
         for step in drained:
             echo_wrapped(f"Partition {step.partition}: {step.what if step.done else 'waits for ' + step.what}")
+
+
+def _require_no_other_change(timeline: Timeline, partitions: int) -> None:
+    """Stop before anything is planned, or anybody asked, while the topic goes to another count. Raises ChangeOpenError.
+
+    A change that re-homes values is no obstacle: the new one takes its place.
+    """
+    change = timeline.change
+    if change is not None and change.slice is None and change.count != partitions:
+        raise ChangeOpenError(timeline.topic, change)
 
 
 def _show_plan(

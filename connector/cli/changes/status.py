@@ -21,6 +21,7 @@ from ..output import (
     emit_json,
     emit_table,
     fitted,
+    is_terminal,
     output_option,
     table_or_blocks,
     unreadable_document,
@@ -152,7 +153,7 @@ def _screen(output: str) -> Iterator[Any]:
     """Where each look goes: a line of JSON, a table that changes in place on a terminal, or one table after another."""
     if output == "json":
         yield lambda *found: click.echo(json.dumps(status_document(*found), default=str))
-    elif sys.stdout.isatty():
+    elif is_terminal(sys.stdout):
         from rich.live import Live
         from rich.text import Text
 

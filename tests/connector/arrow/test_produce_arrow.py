@@ -12,9 +12,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from keyorder import Layout, OrderedProducer, TopicAdmin
 from keyorder.connector.arrow.reader import ArrowReader
+from keyorder.connector.arrow.schema import HEADERS
 from keyorder.connector.arrow.sender import NativeSender
 from keyorder.partitioner.errors import KeyBlockedError, UsageError
 from keyorder.partitioner.hashing import key_hash
+from keyorder.partitioner.routing import HINT_HEADER
 from support.cluster import KafkaUnderTest
 from support.groups import QUICK
 from support.workload import Workload, assert_in_order
@@ -202,6 +204,49 @@ def test_what_cannot_be_taken_ends_the_batch(kafka: KafkaUnderTest, topic_name: 
         producer.produce_arrow(topic_name, pa.RecordBatch.from_pydict({"value": [1]}))
     assert producer.produce_arrow(topic_name, batch.slice(0, 0)) == 0
     assert producer.flush(120) == 0
+
+
+NO_HEADERS: list[Any] = [None, {"key": None, "value": b"x"}]
+
+
+@pytest.mark.parametrize("broken", NO_HEADERS, ids=["null", "nameless"])
+def test_a_header_that_is_none_ends_the_batch(
+    kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer, broken: Any
+) -> None:
+    """Rows before it are taken; alone it raises, as produce() does. The C calls would write one without name and value.
+
+    A list outside of the batch, or one that is null, does not count.
+    """
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    fine = {"key": "a", "value": b"1"}
+    lists = pa.array([[broken], [fine], None, [fine, broken], [fine]], HEADERS)
+    batch = pa.RecordBatch.from_pydict({"key": [f"k{n}" for n in range(5)], "value": ["v"] * 5, "headers": lists})
+    assert producer.produce_arrow(topic_name, batch.slice(1)) == 2
+    assert producer.produce_arrow(topic_name, batch.slice(4)) == 1
+    with pytest.raises(TypeError, match="header") as raised:
+        producer.produce_arrow(topic_name, batch.slice(3))
+    assert isinstance(raised.value, UsageError)
+    table = pa.Table.from_batches([batch.slice(1, 2), batch.slice(3)])
+    assert producer.produce_arrow(topic_name, table) == 2
+    assert producer.flush(120) == 0
+    assert producer.arrow_failures() == []
+    told = [row["headers"] for row in log_of(kafka, topic_name, 1)[0]]
+    assert told == [[fine], None, [fine], [fine], None]
+
+
+@pytest.mark.parametrize("broken", NO_HEADERS, ids=["null", "nameless"])
+def test_a_header_that_is_none_beside_a_hint(
+    kafka: KafkaUnderTest, topic_name: str, producer: OrderedProducer, broken: Any
+) -> None:
+    """Headers of the hint's name are left out of the rows that go."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1, config=QUICK)
+    hint = {"key": HINT_HEADER, "value": b"7"}
+    batch = pa.RecordBatch.from_pydict(
+        {"key": ["a", "b"], "value": ["v", "w"], "headers": pa.array([[hint], [broken]], HEADERS)}
+    )
+    assert producer.produce_arrow(topic_name, batch) == 1
+    assert producer.flush(120) == 0
+    assert [row["headers"] for row in log_of(kafka, topic_name, 1)[0]] == [None]
 
 
 def test_an_error_in_the_middle_of_a_full_queue_loses_and_repeats_nothing(

@@ -63,11 +63,15 @@ def test_a_plan_tells_what_moves_who_lags_and_what_to_know(
     assert plan["not_waited_for"] == {group: 6}
     codes = [warning["code"] for warning in plan["warnings"]]
     assert codes == ["keys-move", "stock-writers", "no-ordered-writer", "switch-off", "groups-lag"]
-    named = keyorder("topics", "shrink", *to_one, "--dry-run", "--wait-for-groups", group, "--immediate").document
-    assert (named["not_waited_for"], named["waits_for_groups"], named["delay_ms"]) == ({}, [group], 0)
+    named = keyorder("topics", "shrink", *to_one, "--dry-run", "--wait-for-groups", group).document
+    assert (named["not_waited_for"], named["waits_for_groups"], named["delay_ms"]) == ({}, [group], 300_000)
     assert [warning["code"] for warning in named["warnings"]] == [
         "keys-move", "stock-writers", "no-ordered-writer", "switch-off",
     ]  # fmt: skip
+    admin.alter(topic_name, {"delete.topic.partition.enable": "true"})
+    at_once = keyorder("topics", "shrink", *to_one, "--dry-run", "--immediate").document
+    assert (at_once["delay_ms"], at_once["not_waited_for"]) == (0, {group: 6})
+    assert "switch-off" not in [warning["code"] for warning in at_once["warnings"]]
     people = keyorder("topics", "plan", *to_one, output="table")
     assert "unknown before the first change" in people.out
     assert f"{group} (6 records)" in people.err

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from keyorder.connector.cli.connect import _connector
 from keyorder.connector.cli.connecting import Connection, connection_options, is_secret, pairs, read_properties
 from keyorder.partitioner.errors import ConfigError
 
@@ -97,3 +98,19 @@ def test_names_of_secrets_are_known() -> None:
 
     assert [name for name in names if not is_secret(name)] == []
     assert not is_secret("sasl.username")
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    """Editors on Windows put it before the text: security.protocol would not be applied, and the command go on in plain."""
+    file = tmp_path / "f"
+    file.write_bytes(b"\xef\xbb\xbfsecurity.protocol=SSL\nssl.ca.location=/file.pem\n")
+    found = settings_of("--command-config", str(file))
+    assert found["security.protocol"] == "SSL"
+    assert read_properties("\ufeff# a comment\na=\ufeff1") == {"a": "\ufeff1"}
+
+
+def test_a_connectors_json_may_begin_with_such_a_mark(tmp_path: Path) -> None:
+    """As its properties may."""
+    file = tmp_path / "c.json"
+    file.write_bytes(b'\xef\xbb\xbf{"name": "c", "tasks.max": "1"}')
+    assert _connector(file) == {"name": "c", "tasks.max": "1"}

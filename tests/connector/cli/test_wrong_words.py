@@ -103,3 +103,86 @@ def test_the_longest_time_that_is_taken(keyorder: Command, topic_name: str) -> N
     ):
         done = keyorder(*words, "--timeout", 2_000_000)
         assert "error" not in done.document, done
+
+
+@pytest.mark.parametrize("server", ["", " ", ",", " , ,"])
+def test_no_address_at_all(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The client library would look for a host of no name, which may come back for all that a program can tell."""
+    assert _run(["topics", "list", "--bootstrap-server", server]) == 2
+    assert "--bootstrap-server is empty: give host:port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "count"),
+    [
+        ("--partitions", "9999999999"),
+        ("--initial-partition-count", "9999999999"),
+        ("--replication-factor", "9999999999"),
+        ("--replication-factor", "10001"),
+    ],
+)
+def test_a_count_that_no_topic_is_made_with(option: str, count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The client library takes 32 bits, and 10 000 replicas, and raises OverflowError or ValueError for more."""
+    words = ["topics", "create", "--topic", "t", "--partitions", "2", option, count]
+    assert _run([*words, *NOWHERE]) == 2
+    shown = capsys.readouterr().err
+    assert option in shown
+    assert "Traceback" not in shown
+
+
+def test_an_offset_beyond_all(keyorder: Command, topic_name: str) -> None:
+    """Offsets are put between the log's ends, however many digits they have."""
+    assert keyorder("topics", "create", "--topic", topic_name, "--partitions", 1).code == 0
+    for words in (("--to-offset", 10**30), ("--to-epoch", 10**30), ("--to-datetime", "9999-12-31T23:59:59+00:00")):
+        done = keyorder("groups", "reset", "--group", topic_name, "--topic", topic_name, *words)
+        assert "Traceback" not in done.err
+        assert done.code == (2 if words[0] == "--to-epoch" else 0)
+        if not done.code:
+            assert done.document["offsets"] == {"0": 0}
+
+
+def test_a_recording_that_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the user's file that is named, before the topic is read."""
+    opened = b'[1, "open", "c1", "g", "r"]\n'
+    for name, text in {
+        "torn": b'[1, "open", "c1"\n[2, "as", [0]]\n',
+        "words": b'[1, "no such event", 2]\n',
+        "digits": opened + b'[1' + b"0" * 40 + b', "as", [0]]\n',
+        "nobody": b'[1, "open", null, "g", "r"]\n',
+        "deep": opened + b"[" * 100_000 + b"]" * 100_000 + b"\n",
+    }.items():  # fmt: skip
+        file = tmp_path / f"{name}.jsonl"
+        file.write_bytes(text)
+        assert _run(["verify", "--topic", "t", str(file), *NOWHERE]) == 2, name
+        shown = capsys.readouterr().err
+        assert str(file) in shown
+        assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("consume", "--topic", "t", "--group"),
+        ("consume", "--topic", "t", "--consumer-property"),
+        ("groups", "describe", "--group"),
+        ("produce", "--topic", "t", "--key-separator"),
+        ("topics", "list", "--command-property"),
+    ],
+    ids=" ".join,
+)
+def test_a_word_that_is_not_text(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """A byte of another encoding, as Python hands it over. The client library would end the process (SIGABRT)."""
+    assert _run([*words, "a=\udcff", *NOWHERE]) == 2
+    assert f"{words[-1]} is not UTF-8" in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """As any other word."""
+    assert _run(["topics", "list", "--bootstrap-server", "\udcff:1"]) == 2
+    assert "--bootstrap-server is not UTF-8" in capsys.readouterr().err
+
+
+def test_the_home_of_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    """A shell leaves such a word as it is."""
+    assert _run(["local", "status", "--data-dir", "~no-such-user-here/x"]) == 2
+    assert "--data-dir" in capsys.readouterr().err
