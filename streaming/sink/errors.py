@@ -10,6 +10,11 @@ _NEW_CHECKPOINT = (
 )
 
 
+_FIXED_TASKS = (
+    'for the tasks repartition(n, "key") with a fixed n, or spark.sql.adaptive.streaming.stateless.enabled=false'
+)
+
+
 class SinkDeliveryError(PeerError):
     """Rows that the cluster did not acknowledge. Spark tries the task again."""
 
@@ -36,9 +41,29 @@ class ReplayMismatchError(OrderError):
     def __str__(self) -> str:
         return (
             f"task {self.slot} has committed batch {self.batch} with other rows ({self.before} then, {self.now} now): the "
-            "query gives other rows when it is run again (random values, current time, a changed number of shuffle "
-            "partitions), so its output cannot be exactly once; make it deterministic and start it with "
+            "query gives other rows when it is run again (random values, current time, another number of tasks), so its "
+            f"output cannot be exactly once; make it deterministic ({_FIXED_TASKS}) and start it with "
             f"{_NEW_CHECKPOINT}"
+        )
+
+
+class TaskCountError(OrderError):
+    """A batch that was run again with fewer tasks than before, when tasks that are missing now had committed it.
+
+    Their rows were in other tasks now, and were written twice. The batch stays unfinished.
+    """
+
+    def __init__(self, query: str, batch: int, tasks: int, over: list[int]) -> None:
+        super().__init__(query, batch, tasks, over)
+        self.query, self.batch, self.tasks, self.over = query, batch, tasks, over
+
+    def __str__(self) -> str:
+        numbers = ", ".join(map(str, self.over[:20])) + (", …" if len(self.over) > 20 else "")
+        tasks = f"task {numbers}" if len(self.over) == 1 else f"tasks {numbers}"
+        return (
+            f"batch {self.batch} of query {self.query} has {self.tasks} tasks now and had more before: an earlier attempt has "
+            f"committed {tasks}, whose rows may now be in the topic twice. Fix the number of tasks "
+            f"({_FIXED_TASKS}), and start the query with {_NEW_CHECKPOINT}; this checkpoint stops at the batch each time"
         )
 
 

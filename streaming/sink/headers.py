@@ -38,17 +38,17 @@ class TopicHeaders:
             )
         return found
 
-    def versions(self, batch: pa.RecordBatch) -> pa.Array | None:
-        """Of rows that name their topics: the versions that are written, row by row, null ones included.
+    def versions(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array] | tuple[None, None]:
+        """Of rows that name their topics: the column of versions, and which of them are written, null ones included.
 
         None where that is none. Raises as `header`.
         """
         columns = {name.lower(): batch.column(index) for index, name in enumerate(batch.schema.names)}
         if not self._options.by_topic or "version" not in columns:
-            return None
+            return None, None
         topics, version = columns["topic"], columns["version"]
         names = [name for name in pc.unique(topics).to_pylist() if name is not None and self.header(name, version)]
-        return version.filter(pc.is_in(topics, pa.array(names, topics.type))) if names else None
+        return (version, pc.is_in(topics, pa.array(names, topics.type))) if names else (None, None)
 
     def _own_header(self, topic: str) -> str:
         if topic not in self._own:

@@ -7,7 +7,7 @@ A marker is written inside the task's own transaction, so it is there exactly wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,23 +29,29 @@ from .task import transactional_id
 
 # An unfinished transaction hides what lies behind it in its partition, so that not all tasks share a few.
 _PARTITIONS = 24
-_FORMAT = 1
+# Format 1: the fingerprint depends on the order of the rows, and there is no run.
+_FORMAT = 2
 # Seconds. A marker is the last record of a transaction: it lies open for the time of a commit, unless its task was killed.
 _PATIENCE = 15.0
 
 
 @dataclass(frozen=True)
 class Marker:
-    """What a task has committed last: the batch's number, how many rows, and their fingerprint."""
+    """What a task has committed last: the batch's number, how many rows, and their fingerprint.
+
+    run: of the query, another one after each restart. version: of the marker's format, which says how rows are compared.
+    """
 
     batch: int
     rows: int
     fingerprint: str
+    run: str = ""
+    version: int = _FORMAT
 
 
 def encode_marker(marker: Marker) -> bytes:
     """JSON with its version in front of all else, so that it can be read by eye."""
-    return json.dumps({"version": _FORMAT, **asdict(marker)}).encode()
+    return json.dumps({"version": marker.version, **asdict(marker)}).encode()
 
 
 def decode_marker(data: bytes, place: str) -> Marker:
@@ -55,10 +61,11 @@ def decode_marker(data: bytes, place: str) -> Marker:
         version = int(fields.pop("version"))
     except (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as raised:
         raise CorruptRecordError(f"{place}: it is no marker of the Spark sink") from raised
-    if version != _FORMAT:
+    if not 1 <= version <= _FORMAT:
         raise RecordVersionError(f"marker of the Spark sink at {place}", (version, 0), _FORMAT)
     try:
-        return Marker(int(fields["batch"]), int(fields["rows"]), str(fields["fingerprint"]))
+        run = str(fields.get("run", ""))
+        return Marker(int(fields["batch"]), int(fields["rows"]), str(fields["fingerprint"]), run, version)
     except (ValueError, KeyError, TypeError, OverflowError) as raised:
         raise CorruptRecordError(f"{place}: it is no marker of the Spark sink") from raised
 
@@ -96,15 +103,18 @@ class MarkerReader:
     """Follows the marker partitions that this process has asked about. Not thread-safe.
 
     patience: seconds after which the transaction of another task that hides what lies behind it is ended.
+    query: keeps the markers of this query alone.
     """
 
-    def __init__(self, config: Mapping[str, Any], patience: float = _PATIENCE) -> None:
+    def __init__(self, config: Mapping[str, Any], patience: float = _PATIENCE, query: str | None = None) -> None:
         self._servers = str(config.get("bootstrap.servers"))
         self._connection, self._patience = connection_of(config), patience
         self._offsets = LogOffsets(config)
         self._consumer = self._reading("read_committed")
         self._next: dict[int, int] = {}
-        self._markers: dict[str, Marker] = {}
+        self._prefix = "" if query is None else f"{query}/"
+        # Decoded when they are asked for: markers of another query may be written by a newer keyorder.
+        self._markers: dict[str, tuple[bytes, str]] = {}
 
     def last(self, task_slot: str, timeout: float = 60.0) -> Marker | None:
         """The task's newest committed marker; None when it has none.
@@ -113,33 +123,52 @@ class MarkerReader:
         it ends, which takes a commit's time; one that takes longer was left open by a task that was killed, and is aborted
         here. Raises BrokerUnreachableError, CorruptRecordError, RecordVersionError.
         """
-        partition = marker_slot(task_slot)[1]
+        self._follow([marker_slot(task_slot)[1]], task_slot, timeout)
+        return self._marker(task_slot)
+
+    def of_batch(self, query: str, batch: int, timeout: float = 60.0) -> dict[int, Marker]:
+        """The newest markers of a query's tasks that are of that batch, by the tasks' numbers. Raises as `last`."""
+        self._follow(range(_PARTITIONS), "", timeout)
+        found: dict[int, Marker] = {}
+        for slot in self._markers:
+            of, _, number = slot.rpartition("/")
+            marker = self._marker(slot) if of == query and number.isdecimal() else None
+            if marker is not None and marker.batch == batch:
+                found[int(number)] = marker
+        return found
+
+    def _marker(self, slot: str) -> Marker | None:
+        return decode_marker(*self._markers[slot]) if slot in self._markers else None
+
+    def _follow(self, partitions: Sequence[int], own: str, timeout: float) -> None:
+        """Read on to where the partitions end now. own: the slot of the task that asks."""
         deadline = clock.now() + timeout
-        end = self._offsets.high_watermarks([(MARKER_TOPIC, partition)], timeout)[MARKER_TOPIC, partition]
-        if partition not in self._next:
+        ends = self._offsets.high_watermarks([(MARKER_TOPIC, partition) for partition in partitions], timeout)
+        new = [partition for partition in partitions if partition not in self._next]
+        if new:
             if not self._next:
                 prefetch_metadata(self._consumer, MARKER_TOPIC)
-            self._next[partition] = 0
+            self._next.update(dict.fromkeys(new, 0))
             with translated("read", f"topic {MARKER_TOPIC}", self._servers):
                 self._consumer.assign([TopicPartition(MARKER_TOPIC, p, at) for p, at in self._next.items()])
         patient_until, refused = clock.now() + self._patience, ""
-        while self._next[partition] < end:
-            before = self._next[partition]
+        while behind := [p for p in partitions if self._next[p] < ends[MARKER_TOPIC, p]]:
+            partition, before = behind[0], sum(self._next[p] for p in behind)
             message = self._consumer.poll(0.1)
             now = clock.now()
             if message is not None:
                 self._take(message)
-            if self._next[partition] > before:
+            if sum(self._next[p] for p in behind) > before:
                 patient_until = now + self._patience
             elif now >= deadline:
                 detail = (
-                    f"{MARKER_TOPIC}[{partition}] could not be read to {end}: a transaction in it may be open{refused}"
+                    f"{MARKER_TOPIC}[{partition}] could not be read to {ends[MARKER_TOPIC, partition]}: a transaction in it "
+                    f"may be open{refused}"
                 )
                 raise BrokerUnreachableError(self._servers, detail)
             elif now >= patient_until:
-                refused = self._end_other(partition, task_slot, deadline)
+                refused = self._end_other(partition, own, deadline)
                 patient_until = clock.now() + self._patience
-        return self._markers.get(task_slot)
 
     def close(self) -> None:
         """Release the clients."""
@@ -202,6 +231,6 @@ class MarkerReader:
                 self._next[partition] = max(self._next[partition], offset)
             return
         key, value = message.key(), message.value()
-        if key is not None and value is not None:
-            self._markers[key.decode()] = decode_marker(value, f"{MARKER_TOPIC}[{partition}]@{offset}")
+        if key is not None and value is not None and key.startswith(self._prefix.encode()):
+            self._markers[key.decode()] = value, f"{MARKER_TOPIC}[{partition}]@{offset}"
         self._next[partition] = offset + 1

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
+_RUN_ID = "spark.jobGroup.id"  # a streaming query runs its jobs as a group of that name
 
 
 @dataclass(frozen=True)
 class Task:
     """query: the streaming query's id, which outlives restarts, or the id of one batch write. attempt: 0, 1, …
 
-    batch: grows from batch to batch of a query; a batch write has 0.
+    batch: grows from batch to batch of a query; a batch write has 0. run: of the streaming query, another one after each
+    restart; empty where it is not known.
     """
 
     query: str
     batch: int
     partition: int
     attempt: int = 0
+    run: str = ""
 
     @property
     def slot(self) -> str:
@@ -43,4 +46,5 @@ def this_task(write_id: str | None) -> Task:
     query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
     if query is None or batch is None:
         raise RuntimeError("this Spark does not tell a task its query and batch; keyorder needs Spark 4.2 or newer")
-    return Task(query, int(batch), context.partitionId(), context.attemptNumber())
+    run = context.getLocalProperty(_RUN_ID) or ""
+    return Task(query, int(batch), context.partitionId(), context.attemptNumber(), run)

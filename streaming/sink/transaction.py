@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -16,7 +18,7 @@ from ...connector.settings import milliseconds
 from .columns import written
 from .delivery import Delivery
 from .errors import ReplayMismatchError, SinkDeliveryError, StaleTaskError
-from .fingerprint import Fingerprint
+from .fingerprint import Digest, Fingerprint, OrderedFingerprint
 from .headers import TopicHeaders
 from .markers import Marker, encode_marker, marker_slot
 from .options import SinkOptions
@@ -26,10 +28,22 @@ from .warm import WARM, Warm
 _LOOK_SECONDS = 60.0
 
 
+class Outcome(NamedTuple):
+    """Of a task. rows: how many it was given. replayed: an earlier attempt had committed them. stale: how many were left out.
+
+    follows: this run of the query has committed an earlier batch already, so that none of this one is from before a restart.
+    """
+
+    rows: int
+    replayed: bool = False
+    stale: int = 0
+    follows: bool = False
+
+
 def write_transaction(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Task, warm: Warm = WARM
-) -> tuple[int, bool, int]:
-    """Write a task's rows exactly once. Returns (rows, whether an earlier attempt had committed them, stale ones left out).
+) -> Outcome:
+    """Write a task's rows exactly once.
 
     Raises ReplayMismatchError, StaleTaskError, SinkDeliveryError, and what a producer raises.
     """
@@ -42,17 +56,19 @@ def write_transaction(
         marker = _committed(warm, config, task)
         if marker is not None and marker.batch == task.batch:  # a marker stands behind rows only
             raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, seen.digest())
-        return 0, False, 0
+        return Outcome(0, follows=_follows(marker, task))
     producer, fresh = _ready(warm, config)
     try:
         marker = _committed(warm, config, task)
         if marker is not None and marker.batch == task.batch:
-            for _ in rows:
+            again: Digest = Fingerprint() if marker.version > 1 else OrderedFingerprint()
+            for _ in _fingerprinted(chain([first], batches), again, options, headers):
                 pass
-            if seen.digest() != marker.fingerprint:
-                raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, seen.digest())
+            if again.digest() != marker.fingerprint:
+                raise ReplayMismatchError(task.slot, task.batch, marker.fingerprint, again.digest())
             warm.done(config)
-            return seen.rows, True, 0
+            return Outcome(again.rows, replayed=True)
+        follows = _follows(marker, task)
         delivery = Delivery(producer, options, task, headers)
         producer.begin_transaction()
         try:
@@ -73,7 +89,7 @@ def write_transaction(
         crash_point("sink-rows-queued")
         delivery.send(rows)
         delivery.settle()
-        _mark(producer, task, Marker(task.batch, seen.rows, seen.digest()))
+        _mark(producer, task, Marker(task.batch, seen.rows, seen.digest(), task.run))
         crash_point("sink-marked")
         _commit(producer, str(config.get("bootstrap.servers")))
         crash_point("sink-committed")
@@ -82,19 +98,16 @@ def write_transaction(
         warm.discard(config)
         raise
     warm.done(config)
-    return delivery.rows, False, delivery.stale
+    return Outcome(delivery.rows, stale=delivery.stale, follows=follows)
 
 
 def _fingerprinted(
-    batches: Iterator[pa.RecordBatch], seen: Fingerprint, options: SinkOptions, headers: TopicHeaders
+    batches: Iterable[pa.RecordBatch], seen: Digest, options: SinkOptions, headers: TopicHeaders
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
-            seen.add(written(batch, options.topic, options.compaction_header is not None))
-            versions = headers.versions(batch)
-            # Of the topics that have a use for it alone: in others the column may be what changes in a replay.
-            if versions is not None:
-                seen.add_column("version", versions)
+            # Versions of the topics that have a use for them alone: in others the column may be what changes in a replay.
+            seen.add(written(batch, options.topic, options.compaction_header is not None), *headers.versions(batch))
             yield batch
 
 
@@ -119,6 +132,10 @@ def _committed(warm: Warm, config: dict[str, object], task: Task) -> Marker | No
     if marker is not None and marker.batch > task.batch:
         raise StaleTaskError(task.slot, task.batch, marker.batch)
     return marker
+
+
+def _follows(marker: Marker | None, task: Task) -> bool:
+    return marker is not None and marker.batch < task.batch and marker.run == task.run != ""
 
 
 def _mark(producer: OrderedProducer, task: Task, marker: Marker) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ...connector.settings import milliseconds
 from ...partitioner.errors import UsageError
 from ..process import answer_at_once, spare_loaded_objects
-from .markers import ensure_marker_topic
+from .errors import TaskCountError
+from .markers import MarkerReader, ensure_marker_topic
 from .options import SinkOptions
 from .task import Task, this_task
 
@@ -28,12 +31,17 @@ class SaveModeError(UsageError, ValueError):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver. replayed: an earlier attempt had committed the rows already. stale: rows left out."""
+    """What a task tells the driver. replayed: an earlier attempt had committed the rows already. stale: rows left out.
+
+    query, follows: as in Task and in Outcome, with exactly once.
+    """
 
     partition: int
     rows: int
     replayed: bool = False
     stale: int = 0
+    query: str = ""
+    follows: bool = False
 
 
 def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task) -> Written:
@@ -43,9 +51,9 @@ def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task)
     from .warm import WARM
 
     if options.exactly_once:
-        rows, replayed, stale = write_transaction(iter(batches), options, task)
+        outcome = write_transaction(iter(batches), options, task)
         spare_loaded_objects()
-        return Written(task.partition, rows, replayed, stale)
+        return Written(task.partition, outcome.rows, outcome.replayed, outcome.stale, task.query, outcome.follows)
     producer, _ = WARM.producer(options.client)
     delivery = Delivery(producer, options, task)
     try:
@@ -57,6 +65,22 @@ def write_task(batches: Iterator[RecordBatch], options: SinkOptions, task: Task)
     WARM.done(options.client)
     spare_loaded_objects()
     return Written(task.partition, delivery.rows, stale=delivery.stale)
+
+
+def check_task_count(options: SinkOptions, written: list[Written], batch: int) -> None:
+    """Whether an earlier attempt at the batch has committed tasks that this one does not have: with fewer tasks the rows of
+    those are in others, which cannot know that. A task is not told how many there are, so that only the driver can look.
+
+    Only the first batch of a query's run can have an earlier attempt. Raises TaskCountError, and what MarkerReader.last raises.
+    """
+    if any(each.follows for each in written) or not any(each.rows for each in written):
+        return
+    with closing(MarkerReader(options.client, query=written[0].query)) as reader:
+        timeout = 60.0 + milliseconds(options.client, "transaction.timeout.ms", 60_000)  # as long as a task waits
+        committed = reader.of_batch(written[0].query, batch, timeout)
+    over = sorted(set(committed) - {each.partition for each in written})
+    if over:
+        raise TaskCountError(written[0].query, batch, len(written), over)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -74,6 +98,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """Runs in a task. All rows are acknowledged, or their transaction committed, before it returns."""
         return write_task(iterator, self._options, this_task(None))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs in the driver when all tasks have written. Raises TaskCountError."""
+        if self._options.exactly_once:
+            check_task_count(self._options, [m for m in messages if isinstance(m, Written)], batchId)
 
 
 class BatchWriter(DataSourceArrowWriter):

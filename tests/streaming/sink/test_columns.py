@@ -16,7 +16,7 @@ from keyorder.streaming.sink.columns import (
     check_schema,
     split_by_topic,
 )
-from keyorder.streaming.sink.errors import ReplayMismatchError, StaleTaskError
+from keyorder.streaming.sink.errors import ReplayMismatchError, StaleTaskError, TaskCountError
 from keyorder.streaming.sink.fingerprint import Fingerprint
 from keyorder.streaming.sink.options import sink_options
 from keyorder.streaming.sink.versions import VersionRangeError, versions, with_versions
@@ -171,7 +171,10 @@ def test_versions_grow_with_rows_tasks_and_batches_and_never_overflow() -> None:
             versions(*part, 1)
 
 
-@pytest.mark.parametrize("error", [ReplayMismatchError("q/0", 7, "1:", "2:"), StaleTaskError("q/0", 6, 7)])
+@pytest.mark.parametrize(
+    "error",
+    [ReplayMismatchError("q/0", 7, "1:", "2:"), StaleTaskError("q/0", 6, 7), TaskCountError("q", 7, 2, [2, 3])],
+)
 def test_who_is_told_to_start_a_new_checkpoint_hears_of_versions(error: Exception) -> None:
     """They begin at 0 again with it."""
     assert "new checkpoint" in str(error)
@@ -211,6 +214,40 @@ def test_a_fingerprint_tells_other_rows_and_not_other_batches(
 
     whole = fingerprint(rows)
     assert fingerprint(rows[:cut], rows[cut:]) == whole
-    changed = data.draw(st.permutations(rows)) if len(rows) > 1 else []
-    if changed != rows:
-        assert fingerprint(changed) != whole
+    assert fingerprint(data.draw(st.permutations(rows))) == whole
+    at, other = data.draw(st.integers(0, len(rows) - 1)), data.draw(st.sampled_from(rows))
+    assert fingerprint([*rows, other]) != whole
+    assert fingerprint(rows[:at], rows[at + 1 :]) != whole
+    if other != rows[at]:
+        assert fingerprint(rows[:at], [other], rows[at + 1 :]) != whole
+        name = data.draw(st.sampled_from([name for name in other if other[name] != rows[at][name]]))
+        assert fingerprint(rows[:at], [{**rows[at], name: other[name]}], rows[at + 1 :]) != whole
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 511, 512, 513, 4_000])
+def test_a_fingerprint_sees_each_byte_of_a_value(size: int) -> None:
+    """Values are hashed eight bytes at a time, and long ones in another way; the rows beside it are longer and shorter."""
+
+    def fingerprint(value: bytes, beside: int) -> str:
+        seen = Fingerprint()
+        seen.add(pa.record_batch({"value": pa.array([b"x" * beside, value, b"", None, b"ab"], pa.binary())}).slice(1))
+        return seen.digest()
+
+    value = bytes(n % 251 for n in range(size))
+    changed = [value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :] for at in range(size)]
+    others = {fingerprint(each, 3) for each in [*changed, value + b"\0", value[:-1] if size else b"a"]}
+    assert len(others) == size + 2
+    assert fingerprint(value, 0) == fingerprint(value, 5_000) == fingerprint(value, 3)
+    assert fingerprint(value, 3) not in others
+
+
+def test_a_fingerprint_sees_which_column_a_value_is_in_and_which_row() -> None:
+    def fingerprint(**columns: list[bytes]) -> str:
+        seen = Fingerprint()
+        seen.add(pa.record_batch(columns))
+        return seen.digest()
+
+    pairs = fingerprint(key=[b"a", b"b"], value=[b"1", b"2"])
+    assert fingerprint(key=[b"b", b"a"], value=[b"2", b"1"]) == pairs
+    assert fingerprint(key=[b"b", b"a"], value=[b"1", b"2"]) != pairs
+    assert fingerprint(key=[b"1", b"2"], value=[b"a", b"b"]) != pairs

@@ -20,11 +20,12 @@ def test_every_option_has_a_row(option: str) -> None:
     assert f"| `{option}` |" in GUIDE
 
 
-def test_the_examples_run(spark: Any, kafka: KafkaUnderTest, topic_name: str) -> None:
+def test_the_examples_run(spark: Any, kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:
     spark.dataSource.register(KeyorderDataSource)
     TopicAdmin({"bootstrap.servers": kafka.bootstrap_servers}).create(topic_name, 2)
     blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     assert blocks
     for block in blocks:
-        code = block.replace("localhost:9092", kafka.bootstrap_servers).replace("orders", topic_name)
+        code = block.replace("localhost:9092", kafka.bootstrap_servers).replace("/checkpoints", str(tmp_path))
+        code = code.replace("orders", topic_name).replace("payments", topic_name)
         exec(compile(code, "spark-sink.md", "exec"), {"spark": spark})
