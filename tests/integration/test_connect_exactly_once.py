@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from keyorder import TopicAdmin
 from keyorder.connector.connect.rest.process import WorkerProcess
+from keyorder.connector.connect.runtime.clients import transactional_id
 from keyorder.connector.connect.runtime.launch import Parts, standalone
+from keyorder.connector.connect.runtime.offsets import canonical, offset_key
 from keyorder.connector.connect.runtime.tasks.source_task import WorkerSourceTask
 from keyorder.connector.connect.runtime.tasks.task_base import State, TaskId, TaskSpec
 from keyorder.partitioner.errors import ConfigError
@@ -159,11 +162,48 @@ def test_offsets_of_a_source_are_read_set_and_guarded(kafka: KafkaUnderTest, top
         refused = rest("PATCH", path, {"offsets": first})
         assert refused.status_code == 400
         assert "DELETE" in refused.json()["message"]
+        other = [{"partition": {"filename": str(tmp_path / "other")}, "offset": {"position": 1}}]
+        assert rest("PATCH", path, {"offsets": other}).status_code == 200
         # As Kafka Connect: what is no file's can be let go of, and not be set.
         for offset, status in (({"position": 1}, 400), (None, 200)):
             assert rest("PATCH", path, {"offsets": [{"partition": {"x": 1}, "offset": offset}]}).status_code == status
         assert rest("DELETE", path).status_code == 200
         assert rest.ok("GET", path) == {"offsets": []}
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH"])
+def test_offsets_that_were_changed_stay_though_an_old_task_comes_back(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path, method: str
+) -> None:
+    """A task whose worker stood still has a transaction open: it can commit nothing after the change (KIP-875)."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    (tmp_path / "in").write_text("1\n2\n3\n")
+    settings = group_settings(kafka, topic_name) | {"exactly.once.source.support": "enabled"}
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in"), "topic": topic_name}
+    place = {"filename": str(tmp_path / "in")}
+
+    def at(position: int) -> list[Any]:
+        return [{"partition": place, "offset": {"position": position}}]
+
+    with WorkerProcess(settings, in_group=True) as process:
+        rest, path = RestClient(process.url), f"/connectors/{topic_name}/offsets"
+        rest.ok("POST", "/connectors", {"name": topic_name, "config": config})
+        until(lambda: rest.ok("GET", path)["offsets"] == at(6), "all is read")
+        rest.ok("PUT", f"/connectors/{topic_name}/stop")
+        until(lambda: rest.states(topic_name) == ("STOPPED", []), "it is stopped")
+
+        own = {"transactional.id": transactional_id(settings["group.id"], topic_name, 0)}
+        old = Producer({**kafka.client_config(), **own})
+        old.init_transactions(120)
+        old.begin_transaction()
+        old.produce(topic_name, "late")
+        old.flush(120)
+        rest.ok(method, path, {"offsets": at(100)} if method == "PATCH" else None)
+        old.produce(settings["offset.storage.topic"], canonical({"position": 9}), offset_key(topic_name, place))
+        with pytest.raises(KafkaException, match=r"(?i)fenced|epoch"):
+            old.commit_transaction(120)
+        assert rest.ok("GET", path)["offsets"] == (at(100) if method == "PATCH" else [])
+    assert committed_values(kafka, topic_name) == ["1", "2", "3"]
 
 
 def test_a_standalone_worker_refuses_exactly_once(kafka: KafkaUnderTest, tmp_path: Path) -> None:

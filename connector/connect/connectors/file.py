@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..api.connector import Config, SinkConnector, SourceConnector
-from ..api.errors import BadRequestError, ConnectError, OffsetsRefusedError
+from ..api.errors import BadRequestError, ConnectError, DataError, OffsetsRefusedError
 from ..api.records import SinkRecord, SourceRecord
-from ..api.schema import STRING
+from ..api.schema import STRING, Schema
 from ..api.task import Place, SinkTask, SourceTask
+from ..api.text import java_string, to_text
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range
+
+_END = re.compile(rb"\r?\n|\r(?!\Z)")  # a \r behind which nothing is yet may be half of a \r\n
 
 
 class FileStreamSourceConnector(SourceConnector):
@@ -55,9 +59,6 @@ class FileStreamSourceConnector(SourceConnector):
         before: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
         after: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
     ) -> None:
-        now = next(
-            (offset["position"] for partition, offset in before if partition.get("filename") == config["file"]), 0
-        )
         for partition, offset in after:
             if offset is None:
                 continue  # whatever is stored may be forgotten
@@ -65,22 +66,22 @@ class FileStreamSourceConnector(SourceConnector):
             if (
                 set(partition) != {"filename"}
                 or isinstance(partition["filename"], (dict, list))
-                or not isinstance(position, int)
-                or isinstance(position, bool)
+                or type(position) is not int
                 or not 0 <= position < 2**63
             ):
                 raise BadRequestError(
                     'an offset has the form {"partition": {"filename": F}, "offset": {"position": N}}, N a number of bytes'
                 )
+            now = next((stored.get("position", 0) for place, stored in before if dict(place) == dict(partition)), 0)
             if position < now:
                 raise OffsetsRefusedError(
-                    f"going back from {now} to {offset['position']} would write old lines after newer ones of their keys: "
+                    f"going back from {now} to {position} would write old lines after newer ones of their keys: "
                     "DELETE the offsets to write the whole file again"
                 )
 
 
 class FileStreamSourceTask(SourceTask):
-    """Reads whole lines only: one without its newline is still being written."""
+    """Reads whole lines only: one without its end is still being written."""
 
     def start(self, config: Config) -> None:
         parsed = FileStreamSourceConnector.config().parse(config)
@@ -97,9 +98,10 @@ class FileStreamSourceTask(SourceTask):
                 if os.fstat(file.fileno()).st_size < self._position:
                     raise ConnectError(f"{self._path} is shorter than it was: it must only grow")
                 file.seek(self._position)
-                while len(records) < self._batch and (line := file.readline()).endswith(b"\n"):
-                    self._position = file.tell()
-                    records.append(self._record(line[:-1].decode(errors="replace")))
+                for line, self._position in _lines(file):
+                    records.append(self._record(line.decode(errors="replace")))
+                    if len(records) == self._batch:
+                        break
         except FileNotFoundError:
             pass  # it may come
         if not records:
@@ -156,14 +158,15 @@ class FileStreamSinkTask(SinkTask):
         parsed = FileStreamSinkConnector.config().parse(config)
         self._delimiter = parsed["key.delimiter"]
         try:
-            self._file = Path(parsed["file"]).open("a", encoding="utf-8")  # noqa: SIM115
+            self._file = Path(parsed["file"]).open("a", encoding="utf-8", errors="replace")  # noqa: SIM115
         except OSError as error:
             raise ConnectError(f"{parsed['file']} cannot be written: {error.strerror}") from error
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         for record in records:
-            key = f"{_text(record.key)}{self._delimiter}" if self._delimiter else ""
-            self._file.write(f"{key}{_text(record.value)}\n")
+            key = "" if record.key is None else _text(record.key_schema, record.key)
+            start = f"{key}{self._delimiter}" if self._delimiter else ""
+            self._file.write(f"{start}{_text(record.value_schema, record.value)}\n")
 
     def flush(self, offsets: Mapping[Place, int]) -> None:
         self._file.flush()
@@ -173,5 +176,24 @@ class FileStreamSinkTask(SinkTask):
         self._file.close()
 
 
-def _text(data: Any) -> str:
-    return data.decode(errors="replace") if isinstance(data, bytes) else "" if data is None else str(data)
+def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Each whole line from where the file stands, and the position behind it. Its end is \\n, \\r\\n or \\r, as in Kafka Connect."""
+    position, rest, seen = file.tell(), b"", 0
+    while chunk := file.read(max(65_536, len(rest))):
+        rest += chunk
+        start = 0
+        for end in _END.finditer(rest, seen):
+            yield rest[start : end.start()], position + end.end()
+            start = end.end()
+        rest, position = rest[start:], position + start
+        seen = len(rest.removesuffix(b"\r"))
+
+
+def _text(schema: Schema | None, data: Any) -> str:
+    """What Java prints of a value. Of bytes it prints the address: here they are text, and base64 inside of a value."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data).decode(errors="replace")
+    try:
+        return java_string(schema, data)
+    except DataError:
+        return to_text(schema, data)

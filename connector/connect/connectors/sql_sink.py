@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from .sql_tables import VERSION, GuardedTable, column_type, schema_of_field
 
 _DIALECTS = ("postgresql", "sqlite")
 _DATA_EXCEPTION = "22"  # the class of SQLSTATE
+_REFUSED = ("42804", "42846", "54000")  # PostgreSQL's datatype_mismatch, cannot_coerce, program_limit_exceeded
 
 
 class SqlSinkConnector(SinkConnector):
@@ -76,11 +78,12 @@ class SqlSinkTask(SinkTask):
             with self._engine.begin() as connection:
                 for record in records:
                     self._one(connection, record)
-        except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-            self.context.timeout(self._options["retry.backoff.ms"] / 1000)
-            raise RetriableError(f"the database: {_short(error)}") from None  # the cause would show the values
-        except sa.exc.SQLAlchemyError as error:
-            raise ConnectError(f"the database: {_short(error)}") from None
+        except (sa.exc.SQLAlchemyError, OverflowError, UnicodeError) as error:
+            away = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) and not _is_of_values(error)
+            if away:
+                self.context.timeout(self._options["retry.backoff.ms"] / 1000)
+            # The cause would show the values.
+            raise (RetriableError if away else ConnectError)(f"the database: {_short(error)}") from None
 
     def _make_tables(self, records: Sequence[SinkRecord]) -> None:
         """Apart from the records' transaction: what is made in one that is rolled back would be gone again."""
@@ -100,7 +103,9 @@ class SqlSinkTask(SinkTask):
         try:
             with connection.begin_nested():
                 self._store(connection, record)
-        except (DataError, sa.exc.DataError, sa.exc.IntegrityError) as error:
+        except (DataError, sa.exc.SQLAlchemyError, OverflowError, UnicodeError) as error:
+            if not _is_of_values(error):
+                raise
             reporter.report(record, error)
 
     def _store(self, connection: sa.Connection, record: SinkRecord) -> None:
@@ -169,9 +174,23 @@ def _engine(options: Mapping[str, Any]) -> sa.Engine:
         ) from None
 
 
+def _is_of_values(error: Exception) -> bool:
+    """Whether SQLAlchemy, the driver or the database has refused a record's values, as it will each time."""
+    if type(error) is sa.exc.StatementError:  # of SQLAlchemy's own types; what the driver raises are its subclasses
+        return True
+    if not isinstance(error, sa.exc.DBAPIError):
+        return isinstance(error, (DataError, OverflowError, UnicodeError))
+    if isinstance(error.orig, sqlite3.Error) and str(error.orig).startswith("Error binding parameter"):
+        return True  # of a Python type that SQLite has not: InterfaceError before Python 3.11
+    unfit = isinstance(error, (sa.exc.DataError, sa.exc.IntegrityError))
+    return unfit or getattr(error.orig, "sqlstate", None) in _REFUSED
+
+
 def _short(error: Exception) -> str:
     """The driver's first line, without the statement and its values, which may be secret."""
     origin = getattr(error, "orig", None) or error
+    if type(error) is sa.exc.StatementError:  # Python quotes the value that is refused
+        return f"a value is not of its column's type ({type(origin).__name__})"
     said = str(origin)
     if (getattr(origin, "sqlstate", None) or "").startswith(_DATA_EXCEPTION):
         # PostgreSQL quotes the value as it came: it may have quotation marks and ends of lines of its own.

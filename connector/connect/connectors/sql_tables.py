@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 import sqlalchemy as sa
@@ -51,7 +52,9 @@ def column_type(value: Any, schema: Schema | None = None) -> Any:
 def column_value(value: Any, kind: Any, sqlite: bool) -> Any:
     """A field as the driver takes it for a column of this type. Raises DataError for what would not come back as it was."""
     if isinstance(value, (Mapping, list, tuple)):
-        return json_text(value)
+        value = json_text(value)
+    if isinstance(kind, sa.LargeBinary) and not isinstance(value, (bytes, bytearray, memoryview, NoneType)):
+        raise DataError(f"a column of bytes takes no {type(value).__name__}")  # a driver would raise a bare TypeError
     if isinstance(value, datetime) and value.tzinfo and isinstance(kind, sa.DateTime) and not kind.timezone:
         return value.astimezone(timezone.utc).replace(tzinfo=None)  # the server would take its session's time zone
     if isinstance(kind, sa.String):
@@ -61,6 +64,16 @@ def column_value(value: Any, kind: Any, sqlite: bool) -> Any:
     if sqlite and isinstance(value, Decimal) and Decimal(repr(float(value))) != value:
         raise DataError(f"SQLite's numbers have 15 digits, which {value} exceeds: make its column TEXT")
     return value
+
+
+def _check_name(field: str, longest: int) -> None:
+    """Raises DataError for a field whose name no column can have. longest: in bytes."""
+    try:
+        fits = 0 < len(field.encode()) <= longest and "\0" not in field
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise DataError(f"the field name {field!r} is not possible for a column: rename the field")
 
 
 class GuardedTable:
@@ -74,6 +87,10 @@ class GuardedTable:
         """keys, fields: column types by name, if the table has to be made. Raises DataError for one that does not fit."""
         self._insert: Any = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}[engine.dialect.name]
         self._sqlite = engine.dialect.name == "sqlite"
+        for field in fields:
+            _check_name(field, engine.dialect.max_identifier_length)
+        if self._sqlite and len({n.lower() for n in (*keys, *fields, VERSION)}) <= len(keys) + len(fields):
+            raise DataError("SQLite takes column names that differ in case alone for one: rename a field")
         metadata = sa.MetaData()
 
         def own() -> list[sa.Column[Any]]:

@@ -314,6 +314,42 @@ def test_a_tasks_settings_go_back_to_their_placeholders_by_name(
     assert stored() == {**given, **own, "round": "2"}
 
 
+@pytest.mark.parametrize(("enforce", "state"), [("false", "RUNNING"), (" FALSE\n", "RUNNING"), ("true", "FAILED")])
+def test_the_number_of_tasks_may_be_a_placeholder(
+    make_group: MakeGroup, monkeypatch: pytest.MonkeyPatch, enforce: str, state: str
+) -> None:
+    """And so may be whether more of them are refused."""
+    monkeypatch.setenv("TASKS", "2")
+    monkeypatch.setenv("ENFORCE", enforce)
+    group, given = make_group(**PLACEHOLDERS), {"connector.class": "Torn", "tasks.max": "${env:TASKS}"}
+    group.configure("c", **given)
+    leader = group.leader()
+    assert group.settled(leader) == "RUNNING"
+    assert len(group.state.tasks["c"][0]) == 2
+    monkeypatch.setattr(Torn, "task_configs", lambda self, most: [{}] * (most + 1))
+    group.configure("c", **given, **{"tasks.max.enforce": "${env:ENFORCE}"})
+    assert group.settled(leader) == state
+    if state == "FAILED":
+        assert "makes 3 tasks" in str(group.known.connectors["c"].trace)
+
+
+def test_a_connector_with_placeholders_that_loses_tasks_is_asked_with_their_values(
+    make_group: MakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its tasks write exactly once may depend on any setting, as it does for Mirror."""
+    asked: list[str] = []
+    monkeypatch.setattr(Torn, "exactly_once_support", lambda self, config: asked.append(config["tasks.max"]))
+    monkeypatch.setenv("TASKS", "1")
+    group = make_group(**PLACEHOLDERS)
+    group.parts.parsed["exactly.once.source.support"] = "enabled"
+    group.configure("c", **{"connector.class": "Torn", "tasks.max": "2"})
+    leader = group.leader()
+    assert group.settled(leader) == "RUNNING"
+    group.configure("c", **{"connector.class": "Torn", "tasks.max": "${env:TASKS}"})
+    assert group.settled(leader) == "RUNNING"
+    assert asked == ["1"]
+
+
 def test_a_secret_that_a_connector_gives_its_tasks_under_another_name_is_stored_as_its_placeholder(
     make_group: MakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,18 @@ def offset(topic: str, partition: int, number: int) -> dict[str, Any]:
     return {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": number}}
 
 
+def test_offsets_of_topics_that_an_expression_with_spaces_around_it_names(rest: RestClient, topic: str) -> None:
+    """The tasks read it without them, and so does what changes their offsets."""
+    config = {"connector.class": "MemorySink", "topics.regex": f" {topic} "}
+    rest.ok("POST", "/connectors", {"name": topic, "config": config, "initial_state": "STOPPED"})
+    until(lambda: rest.states(topic) == ("STOPPED", []), "it is stopped")
+    given = [offset(topic, 0, 0)]
+    changed = rest.settled("PATCH", f"/connectors/{topic}/offsets", {"offsets": given})
+    assert changed.status_code == 200, changed.text
+    assert rest.ok("GET", f"/connectors/{topic}/offsets") == {"offsets": given}
+    rest.ok("DELETE", f"/connectors/{topic}")
+
+
 def test_offsets_change_only_while_stopped_and_only_in_order(
     rest: RestClient, topic: str, kafka: KafkaUnderTest
 ) -> None:

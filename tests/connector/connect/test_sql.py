@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import traceback
 from dataclasses import replace
@@ -198,6 +199,115 @@ def test_a_record_that_does_not_fit_is_reported_and_the_others_stored(url: str) 
     assert table(url) == {"a": 1, "c": 3}
     assert [offset for offset, _ in reports] == [2, 3]
     assert "new" in reports[1][1]
+    sink.stop()
+
+
+@pytest.mark.parametrize(
+    ("fits", "other"),
+    [
+        (True, "yes"),
+        (True, 7),
+        (1, 2**70),
+        (1, "many"),
+        (1, Decimal("1e30")),
+        (1, True),
+        (1, time(1, 2)),
+        (1.5, "much"),
+        (1.5, moment := datetime(2026, 11, 22, tzinfo=timezone.utc)),
+        (b"x", "text"),
+        (b"x", 1),
+        (b"x", ["text"]),
+        ("x", "lone \ud800"),
+        ("x", ["lone \ud800"]),
+        ("x", "nul \0"),
+        (date(2026, 11, 22), "a day"),
+        (moment, "a moment"),
+        (moment, 5),
+        (time(1, 2), "noon"),
+    ],
+    ids=lambda value: ascii(value)[:20],
+)
+def test_a_value_that_its_column_does_not_take_is_reported_and_the_others_stored(
+    url: str, fits: Any, other: Any
+) -> None:
+    """Whoever refuses it, SQLAlchemy, the driver or the database. What a database does take is stored, as SQLite does of much."""
+    kind = {bool: "boolean", int: "int64", float: "float64", bytes: "bytes", str: "string"}
+    schema = {date: DATE, datetime: TIMESTAMP, time: TIME}.get(type(fits)) or Schema(kind[type(fits)])
+    struct = Schema("struct", fields=(Field("n", schema),))
+    reported: list[int] = []
+    sink = task(url, SimpleNamespace(report=lambda record, error: reported.append(record.offset)))
+    sink.put([record("a", {"n": fits}, 1, value_schema=struct)])
+    sink.put([record("b", {"n": other}, 2), record("c", {"n": fits}, 3)])
+    sink.stop()
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        stored = set(connection.execute(sa.text("SELECT key FROM t")).scalars())
+    engine.dispose()
+    assert {"a", "c"} <= stored
+    assert reported == ([] if "b" in stored else [2])
+    taken: list[tuple[Any, Any]] = [("x", ["lone \ud800"])]  # as JSON, which escapes it
+    if url.startswith("sqlite"):
+        taken += [(1, "many"), (1, True), ("x", "nul \0")]
+    assert ("b" in stored) == ((fits, other) in taken)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "nul \0", "lone \ud800", "n" * 10_000, "\u20ac" * 5_000], ids=lambda name: ascii(name)[:10]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_field_whose_name_no_column_can_have_is_reported(url: str, name: str, first: bool) -> None:
+    """Whether it is the record that the table would be made for, or a later one."""
+    reported: list[tuple[int, str]] = []
+    sink = task(url, SimpleNamespace(report=lambda record, error: reported.append((record.offset, str(error)))))
+    if not first:
+        sink.put([record("a", {"n": 1}, 1)])
+    sink.put([record("b", {"n": 1, name: 2}, 2), record("c", {"n": 3}, 3)])
+    assert table(url) == ({"c": 3} if first else {"a": 1, "c": 3})
+    assert [offset for offset, _ in reported] == [2]
+    assert reported[0][1].encode()
+    assert "rename the field" in reported[0][1]
+    sink.stop()
+
+
+@pytest.mark.parametrize("names", [("more", "More"), ("Key",), ("__KEYORDER_VERSION",)])
+def test_fields_whose_names_sqlite_takes_for_one_are_reported(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """SQLite refuses such a table with the error of a database that is away; the next record's table is made."""
+    reported: list[tuple[int, str]] = []
+    url = f"sqlite:///{tmp_path}/db"
+    sink = task(url, SimpleNamespace(report=lambda record, error: reported.append((record.offset, str(error)))))
+    sink.put([record("a", {"n": 1, **dict.fromkeys(names, 2)}, 1), record("b", {"n": 3}, 2)])
+    assert table(url) == {"b": 3}
+    assert [offset for offset, _ in reported] == [1]
+    assert "case" in reported[0][1]
+    sink.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_key_that_no_index_takes_is_not_tried_again(postgres: Postgres, reported: bool) -> None:
+    """PostgreSQL calls it an operational error, as it does a server that is away."""
+    execute(postgres.url, "DROP TABLE IF EXISTS t, t__deleted")
+    long, offsets = random.Random(1).randbytes(20_000).hex(), []
+    reporter = SimpleNamespace(report=lambda record, error: offsets.append(record.offset))
+    sink = task(postgres.url, reporter if reported else None)
+    records = [record("a", {"n": 1}, 1), record(long, {"n": 2}, 2), record("c", {"n": 3}, 3)]
+    if reported:
+        sink.put(records)
+        assert (table(postgres.url), offsets) == ({"a": 1, "c": 3}, [2])
+    else:
+        with pytest.raises(ConnectError, match="index row") as raised:
+            sink.put(records)
+        assert not raised.value.retriable
+    sink.stop()
+
+
+def test_a_value_that_is_refused_is_not_told_by_the_trace(tmp_path: Path) -> None:
+    """Without a reporter the task fails, and its trace goes to REST. SQLAlchemy quotes the value that it refuses."""
+    sink = task(f"sqlite:///{tmp_path}/db")
+    sink.put([record("a", {"n": True}, 1)])
+    with pytest.raises(ConnectError, match="the database") as raised:
+        sink.put([record("b", {"n": "se" + "cret"}, 2)])
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
     sink.stop()
 
 

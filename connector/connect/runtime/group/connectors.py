@@ -11,6 +11,7 @@ from .....partitioner.errors import ConfigError
 from .... import clock
 from ....cli.connecting import is_secret
 from ...api.connector import Connector, ConnectorContext
+from ...api.java import BLANKS
 from ...config.providers import Resolver, forms, may_be_secret
 from ..plugins import Plugins
 from .state import ClusterState, Target, digest
@@ -66,9 +67,10 @@ class _Running(threading.Thread):
             self._asked.clear()
             if self._stopping.is_set() or self.failure is not None:
                 return
-            most = int(self._config.get("tasks.max", "1"))
+            most = int(self._resolved.get("tasks.max", "1").strip(BLANKS))
             made = instance.task_configs(most)
-            if len(made) > most and self._config.get("tasks.max.enforce", "true").lower() != "false":
+            enforced = self._resolved.get("tasks.max.enforce", "true").strip(BLANKS).lower() != "false"
+            if len(made) > most and enforced:
                 raise ConfigError("tasks.max", f"the connector makes {len(made)} tasks", f"it may make {most}")
             # As it will be read: what cannot be stored is an error of the connector.
             self.made = json.loads(json.dumps([self._placeholders(own) for own in made], allow_nan=False))

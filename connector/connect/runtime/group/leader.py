@@ -126,7 +126,7 @@ class Leader:
         tasks, statuses = self.connectors.follow(self._state)
         for name, configs in tasks.items():
             try:
-                self._fence_surplus(name, len(configs))
+                self.fence(name, len(configs))
             except RebalanceInProgressError:
                 raise
             except Exception as error:  # of the connector's own code
@@ -161,15 +161,21 @@ class Leader:
         }
         self._assign(slots, {f"tasks-{name}": json.dumps(stored).encode()})
 
-    def _fence_surplus(self, name: str, count: int) -> None:
-        """Before a connector has fewer tasks: end what the surplus ones may still be writing (KIP-618)."""
+    def fence(self, name: str, kept: int = 0) -> None:
+        """End what a connector's tasks from number `kept` on may still be writing in transactions, offsets included.
+
+        Before it has fewer tasks (KIP-618), and before its offsets are changed (KIP-875): a worker that had stood still comes
+        back with them. Raises RebalanceInProgressError where that cannot be done now.
+        """
         before = len(self._state.tasks.get(name, ([], ""))[0])
-        config = self._state.configs[name]
+        if before <= kept:
+            return
+        config = self._worker.resolver.resolve(self._state.configs[name])
         kind = self._worker.plugins.connector(config["connector.class"])
-        if before <= count or not exactly_once(self._parsed, kind, config):
+        if not exactly_once(self._parsed, kind, config):
             return
         group = self._settings.get("group.id", "standalone")
-        for number in range(count, before):
+        for number in range(kept, before):
             own = {"transactional.id": transactional_id(group, name, number)}
             producer = Producer({**worker_connection(self._settings), **own})
             try:

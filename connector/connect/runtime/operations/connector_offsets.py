@@ -30,6 +30,7 @@ class OffsetOperations(Views):
 
         def work() -> None:
             config = self._stopped_config(name)
+            self.herder.leader.fence(name)
             self._alter(name, self._plugins.connector(config["connector.class"]), config, pairs)
 
         self._lead(work)
@@ -43,6 +44,7 @@ class OffsetOperations(Views):
             if self._kind_word(config) == "sink":
                 self._group(config, name).reset()
                 return
+            self.herder.leader.fence(name)
             store = self._worker.offsets
             store.refresh()
             before = store.of(name)

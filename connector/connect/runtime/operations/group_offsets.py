@@ -20,6 +20,7 @@ from ....kafka_errors import translate
 from ....log_offsets import LogOffsets
 from ....metadata import cluster_metadata, identify
 from ...api.errors import BadRequestError, OffsetsRefusedError
+from ...api.java import BLANKS
 from ...api.java_regex import compiled
 from ..clients import consumer_config, group_of
 
@@ -98,7 +99,7 @@ class GroupOffsets:
         if not isinstance(topic, str) or number < 0 or value < 0:
             raise BadRequestError(f"a sink's offset has the form {_SHAPE}, numbers not negative")
         topics = [t.strip() for t in self._connector.get("topics", "").split(",") if t.strip()]
-        regex = self._connector.get("topics.regex")
+        regex = self._connector.get("topics.regex", "").strip(BLANKS)
         if not (topic in topics or (regex and compiled(regex).fullmatch(topic))):
             raise BadRequestError(f"topic {topic!r} is none of this connector's")
         return (topic, number), value
