@@ -63,6 +63,21 @@ class Headers:
         return Headers(self._items)
 
 
+class Original:
+    """The message that a record was read from. A copy has the same one; a pickle, which cannot hold it, none."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Any = None) -> None:
+        self.message = message
+
+    def __deepcopy__(self, memo: Any) -> Original:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Original, ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectRecord:
     """What both directions have in common. timestamp: milliseconds since 1970, or None. Change one by `new`."""
@@ -100,6 +115,7 @@ class SinkRecord(ConnectRecord):
     epoch: that of the layout in which its key came to this partition, 0 if it never moved. (epoch, offset) grows along
     the records of one key whatever the partition, which offsets alone do not.
     raw_key: the key's bytes as they lie in Kafka: what keyorder's order is about.
+    original: the runtime's own, for a record that is reported; not compared. None of a record that the runtime has not made.
     """
 
     partition: int = 0
@@ -108,6 +124,7 @@ class SinkRecord(ConnectRecord):
     timestamp_type: str = "CreateTime"
     original_topic: str = ""
     raw_key: bytes | None = None
+    original: Original | None = field(default=None, compare=False, repr=False)
 
     @property
     def version(self) -> int:

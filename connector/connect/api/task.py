@@ -13,10 +13,17 @@ Config = dict[str, str]
 
 
 class ErrantRecordReporter(Protocol):
-    """Takes a record that a sink task cannot store (KIP-610), if the configuration tolerates errors."""
+    """Takes a record that a sink task cannot store (KIP-610).
+
+    There is one where the configuration tolerates errors or names a dead letter queue.
+    """
 
     def report(self, record: SinkRecord, error: Exception) -> None:
-        """Hand the record over. From inside `put` or `flush`; the record's key is parked if the policy says so."""
+        """Hand over a record that `put` was given, or what its `new` made. On the task's thread.
+
+        With errors.deadletterqueue.policy=park-key only inside the `put` that was given it: its key is parked then. Otherwise
+        until `pre_commit` has returned for its offset. With errors.tolerance=none it raises: let that end the task.
+        """
 
 
 class OffsetStorageReader(Protocol):

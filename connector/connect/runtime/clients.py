@@ -9,8 +9,12 @@ from ....partitioner.errors import ConfigError
 from ...cli.connecting import from_java
 from ...config import connection_of, consumer_settings, producer_settings
 from ...java_names import CLIENT_SETTINGS, check
+from ..api.java import BLANKS
 from ..api.java_regex import NOT_MEANT
 from .settings import below
+
+_LARGEST = 1_000_000_000  # the client library's: how large a record a topic takes is for its broker to say
+_DELIVERY_MS = 300_000  # the client library's own: nobody waits for a dead letter before the next commit
 
 
 def worker_connection(worker: Mapping[str, str]) -> dict[str, Any]:
@@ -44,6 +48,18 @@ def producer_config(
     return config
 
 
+def dead_letter_config(worker: Mapping[str, str], connector: Mapping[str, str], name: str, task: int) -> dict[str, Any]:
+    """The client library's settings for what writes a sink task's dead letter queue: as for a source task's producer."""
+    config = _client(worker, connector, "producer")
+    given = {key: value for key, value in config.items() if not key.startswith("keyorder.")}
+    own = {
+        "client.id": f"connector-dlq-producer-{name}-{task}",
+        "delivery.timeout.ms": _DELIVERY_MS,
+        "message.max.bytes": _LARGEST,
+    }
+    return producer_settings({**own, **given})[1]
+
+
 def transactional_id(group: str, name: str, task: int) -> str:
     """The transactional id of a source task, the same for each of its runs: a newer one fences the older (KIP-618)."""
     return f"{group}-{name}-{task}"
@@ -57,7 +73,7 @@ def group_of(connector: str) -> str:
 def _client(worker: Mapping[str, str], connector: Mapping[str, str], kind: str) -> dict[str, Any]:
     config: dict[str, Any] = worker_connection(worker)
     overrides = below(connector, f"{kind}.override.")
-    if overrides and worker.get("connector.client.config.override.policy", "All") == "None":
+    if overrides and worker.get("connector.client.config.override.policy", "All").strip(BLANKS) == "None":
         raise ConfigError(
             f"{kind}.override.{next(iter(overrides))}",
             "the worker does not allow overrides",
@@ -70,7 +86,12 @@ def _client(worker: Mapping[str, str], connector: Mapping[str, str], kind: str) 
 
 def check_clients(kind: str, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
     """Raises ConfigError for an override that the clients of a connector's tasks would not take. kind: sink or source."""
-    used = "consumer" if kind == "sink" else "producer"
+    _check("consumer" if kind == "sink" else "producer", worker, connector)
+    if kind == "sink" and connector.get("errors.deadletterqueue.topic.name"):
+        _check("producer", worker, connector)
+
+
+def _check(used: str, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
     prefix = f"{used}.override."
     check(CLIENT_SETTINGS.translated(below(connector, prefix), prefix, used), prefix, used)
     config = _client(worker, connector, used)
@@ -80,6 +101,7 @@ def check_clients(kind: str, worker: Mapping[str, str], connector: Mapping[str, 
         else:
             consumer_settings({**config, "group.id": "none"})
     except ConfigError as error:
-        if error.setting in below(connector, prefix):
-            raise ConfigError(f"{prefix}{error.setting}", error.problem, error.fix) from None
+        for given, start in ((connector, prefix), (worker, f"{used}.")):
+            if error.setting in below(given, start):
+                raise ConfigError(f"{start}{error.setting}", error.problem, error.fix) from None
         raise

@@ -18,7 +18,8 @@ class Chain:
     """The transforms of one task, in order. Raises ConfigError, NotFoundError when it is built."""
 
     def __init__(self, plugins: Plugins, config: Mapping[str, str]) -> None:
-        self._steps: list[tuple[Transformation, Predicate | None, bool]] = []
+        self._steps: list[tuple[Transformation, Predicate | None, bool, str]] = []
+        self._executing = "transforms"
         predicates: dict[str, Predicate] = {}
         for alias in words(config.get("predicates", "")):
             own = below(config, f"predicates.{alias}.")
@@ -35,21 +36,26 @@ class Chain:
             if wanted is not None and wanted not in predicates:
                 raise ConfigError(f"transforms.{alias}.predicate", repr(wanted), "name one of the predicates")
             negate = own.get("negate", "false").lower() == "true"
-            self._steps.append((transform, predicates[wanted] if wanted else None, negate))
+            self._steps.append((transform, predicates[wanted] if wanted else None, negate, own["type"].strip()))
 
     def apply(self, record: R) -> R | None:
         """The record as it leaves the chain; None if it was dropped. Raises DataError."""
         current: R | None = record
-        for transform, predicate, negate in self._steps:
+        for transform, predicate, negate, name in self._steps:
             if current is None:
                 return None
+            self._executing = name
             if predicate is None or predicate.test(current) != negate:
                 current = transform.apply(current)
         return current
 
+    def executing(self) -> str:
+        """The transform that was applied last, by the name that the settings give its class."""
+        return self._executing
+
     def close(self) -> None:
         """End every transform."""
-        for transform, _, _ in self._steps:
+        for transform, _, _, _ in self._steps:
             transform.close()
 
 

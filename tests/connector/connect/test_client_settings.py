@@ -5,7 +5,12 @@ from __future__ import annotations
 import logging
 
 import pytest
-from keyorder.connector.connect.runtime.clients import consumer_config, producer_config
+from keyorder.connector.connect.runtime.clients import (
+    check_clients,
+    consumer_config,
+    dead_letter_config,
+    producer_config,
+)
 from keyorder.connector.connect.runtime.launch import Parts
 from keyorder.connector.connect.runtime.plugins import Plugins
 from keyorder.connector.connect.runtime.validation import validate
@@ -49,6 +54,26 @@ def test_java_s_names_are_translated() -> None:
     assert "max.poll.records" not in sink
 
 
+def test_a_sink_reads_what_is_committed_unless_it_is_told_otherwise() -> None:
+    """By its own override, or by the worker for all of its sinks."""
+    uncommitted = {"consumer.override.isolation.level": "read_uncommitted"}
+    assert errors({**SINK, **uncommitted}) == {}
+    assert consumer_config(WORKER, SINK, "s", 0)["isolation.level"] == "read_committed"
+    assert consumer_config(WORKER, {**SINK, **uncommitted}, "s", 0)["isolation.level"] == "read_uncommitted"
+    worker = {**WORKER, "consumer.isolation.level": "read_uncommitted"}
+    assert consumer_config(worker, SINK, "s", 0)["isolation.level"] == "read_uncommitted"
+
+
+def test_overrides_that_the_worker_does_not_allow_are_refused() -> None:
+    """The policy is read without the spaces around it, as a worker that starts has checked it."""
+    given = {**SINK, "consumer.override.fetch.max.wait.ms": "50"}
+    for policy in ("None", " None\n"):
+        settings = {**WORKER, "connector.client.config.override.policy": policy}
+        parts = Parts.of(settings, distributed=False)
+        with pytest.raises(ConfigError, match=r"consumer\.override"):
+            consumer_config(parts.settings, given, "s", 0)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -69,6 +94,34 @@ def test_what_cannot_be_obeyed_is_an_error_of_its_own_setting(name: str, value: 
     """When the connector is validated, not when its tasks start."""
     config = {**(SOURCE if name.startswith("producer") else SINK), name: value}
     assert list(errors(config)) == [name]
+
+
+def test_the_producer_of_a_dead_letter_queue_is_set_as_that_of_a_source() -> None:
+    """A connector's settings before the worker's; what has no default of Kafka Connect is what the library takes at most."""
+    overrides = {"producer.override.linger.ms": "7", "producer.override.sasl.username": "u"}
+    worker = {**WORKER, "producer.linger.ms": "9", "producer.keyorder.lease.ms": "60000", "producer.acks": "all"}
+    made = dead_letter_config(worker, overrides, "s", 0)
+    assert (made["linger.ms"], made["sasl.username"], made["enable.idempotence"]) == ("7", "u", True)
+    assert (made["message.max.bytes"], made["delivery.timeout.ms"]) == (1_000_000_000, 300_000)
+    assert made["client.id"] == "connector-dlq-producer-s-0"
+    assert [name for name in made if name.startswith("keyorder.") or name == "acks"] == []
+    made = dead_letter_config(worker, {"producer.override.message.timeout.ms": "5000"}, "s", 0)
+    assert made["message.timeout.ms"] == 5000
+    assert "delivery.timeout.ms" not in made
+
+
+@pytest.mark.parametrize(("name", "value"), [("producer.override.acks", "1"), ("producer.override.linger.ms", "soon")])
+def test_a_sink_with_a_dead_letter_queue_has_its_producer_settings_checked(name: str, value: str) -> None:
+    """Without one it has no producer."""
+    assert errors({**SINK, name: value}) == {}
+    assert list(errors({**SINK, "errors.deadletterqueue.topic.name": "d", name: value})) == [name]
+
+
+def test_a_setting_of_the_worker_that_a_client_does_not_take_is_named_as_the_worker_s() -> None:
+    """Nobody finds it in the connector."""
+    with pytest.raises(ConfigError) as caught:
+        check_clients("sink", {**WORKER, "producer.acks": "1"}, {**SINK, "errors.deadletterqueue.topic.name": "d"})
+    assert caught.value.setting == "producer.acks"
 
 
 def test_unknown_settings_are_left_out_and_named_once(caplog: pytest.LogCaptureFixture) -> None:

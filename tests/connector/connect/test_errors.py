@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from copy import deepcopy as copy_of
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from keyorder import OrderedConsumer, OrderedProducer, TopicAdmin
-from keyorder.connector.connect import DataError, RetriableError
+from keyorder.connector.connect import DataError, RetriableError, SinkRecord
+from keyorder.connector.connect.api.records import Original
 from keyorder.connector.connect.runtime.group.state import Target
 from keyorder.connector.connect.runtime.metrics import TaskMetrics
 from keyorder.connector.connect.runtime.offsets import SubmittedRecords
@@ -20,7 +23,7 @@ from keyorder.connector.connect.runtime.tasks.parking import Parked, ReleaseMode
 from keyorder.connector.connect.runtime.tasks.sink_errors import ErrorRouting
 from keyorder.connector.connect.runtime.tasks.sink_records import Entry
 from keyorder.connector.connect.runtime.tasks.standstill import Standstill
-from keyorder.connector.connect.runtime.tasks.tolerance import FailedOperation, Stage, Tolerance
+from keyorder.connector.connect.runtime.tasks.tolerance import FailedOperation, Stage, StoppedError, Tolerance
 from keyorder.partitioner.layout import Layout
 from support.cluster import KafkaUnderTest
 from support.connect_plugins import ListedTask
@@ -63,13 +66,40 @@ def test_without_time_or_for_another_error_the_first_failure_stands(
     assert (call.calls, type(raised.value.error)) == (1, error)
 
 
-def test_a_task_that_is_to_stop_tries_no_more() -> None:
-    """However long it may."""
-    made, call = tolerance(errors_retry_timeout="-1"), Flaky(10**9)
+@pytest.mark.parametrize("tries", [1, 2, 3])
+def test_a_task_that_is_to_stop_tries_no_more_and_judges_nothing(tries: int) -> None:
+    """However long it may: that the record has failed is not known, and not counted."""
+    made = tolerance(errors_retry_timeout="-1", errors_retry_delay_max_ms="1")
+    call = Flaky(10**9)
+
+    def stops() -> str:
+        if call.calls == tries - 1:
+            made.stopping.set()
+        return call()
+
+    with pytest.raises(StoppedError):
+        made.run(Stage.VALUE_CONVERTER, "c", "x", stops)
+    assert call.calls == tries
+    assert "total_record_errors" not in made.metrics.snapshot()
+
+
+def test_a_failure_for_good_is_judged_also_when_the_task_is_to_stop() -> None:
+    """Trying again would change nothing."""
+    made, call = tolerance(errors_retry_timeout="-1"), Flaky(9, DataError)
     made.stopping.set()
     with pytest.raises(FailedOperation):
-        made.run(Stage.TASK_POLL, "c", "x", call)
-    assert call.calls <= 3
+        made.run(Stage.VALUE_CONVERTER, "c", "x", call)
+
+
+def test_a_record_can_be_copied_and_pickled_with_what_it_was_read_from() -> None:
+    """A copy can still be reported; a pickle cannot hold a message of the client library, and goes without it."""
+    record = SinkRecord(topic="t", value="v", original=Original(threading.Lock()))  # which cannot be copied either
+    for copy in (copy_of(record), record.new(value="v")):
+        assert copy.original is not None
+        assert copy.original.message is record.original.message  # type: ignore[union-attr]
+    pickled = pickle.loads(pickle.dumps(record))
+    assert pickled.original.message is None
+    assert pickled == record
 
 
 def test_only_an_unbroken_run_of_acknowledged_records_moves_an_offset() -> None:

@@ -15,8 +15,10 @@ from keyorder.connector.connect.runtime.settings import connector_definition
 from keyorder.connector.connect.runtime.tasks import sink_task, standstill
 from keyorder.connector.connect.runtime.tasks.parking import ReleaseMode
 from keyorder.connector.connect.runtime.tasks.sink_errors import ErrorRouting
+from keyorder.connector.connect.runtime.tasks.sink_records import SinkReader
 from keyorder.connector.connect.runtime.tasks.sink_task import WorkerSinkTask
 from keyorder.connector.connect.runtime.tasks.task_base import TaskId, TaskSpec
+from keyorder.connector.connect.runtime.tasks.tolerance import StoppedError
 
 SESSION = 45.0
 Place = tuple[str, int]
@@ -241,6 +243,25 @@ def test_a_task_that_stood_still_while_it_read_the_list_of_parked_keys_releases_
     rig.run()
     assert [each for each in rig.seen if each not in ("ask", "refused")] == [("put", [offset]) for offset in records]
     assert rig.seen[-2:] == ["ask", "refused"]
+
+
+# -- stops ---------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_passes_a_record_whose_conversion_a_stop_has_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is what was read behind it put, of any partition; what was read before it is."""
+    rig, entry = Rig(monkeypatch, 2), SinkReader.entry
+
+    def stopped(self: SinkReader, message: Any) -> Any:
+        if (message.partition(), message.offset()) == (0, 2):
+            raise StoppedError("the task is to stop")
+        return entry(self, message)
+
+    monkeypatch.setattr(SinkReader, "entry", stopped)
+    rig.turns = [lambda: [Message(1), Message(10, 1), Message(2), Message(11, 1), Message(3)]]
+    task = rig.run()
+    assert rig.seen == [("put", [1, 10]), "flush", ("commit", {0: 2, 1: 11})]
+    assert task.metrics.snapshot()["sink_record_read_total"] == 3
 
 
 # -- rewinds -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from .....partitioner.errors import BrokerUnreachableError
 from .....partitioner.routing import HINT_HEADER
@@ -14,6 +14,7 @@ from ....kafka_errors import translate
 from ....library_calls import shielded
 from ....messages import offset_of, place_of
 from ....refusals import ClusterAdmin
+from ...api.errors import ConnectError
 from ...config.providers import shown_trace
 from ..kafka_log import make_topic
 from ..metrics import TaskMetrics
@@ -25,12 +26,14 @@ PREFIX = "__connect.errors."
 class DeadLetters:
     """Writes failed records. What was handed over is durable when `flush` has returned.
 
+    config: how to reach the cluster, to make the topic. producer: the client library's settings of what writes it.
     made_with: the settings of the topic, if it has to be made. context: whether headers say what has happened.
     """
 
     def __init__(
         self,
         config: Mapping[str, Any],
+        producer: Mapping[str, Any],
         topic: str,
         replication: int,
         made_with: Mapping[str, str],
@@ -42,9 +45,8 @@ class DeadLetters:
         self.topic, self._context, self._metrics, self._redact = topic, context, metrics, redact
         self._connector, self._task = names
         self._servers = str(config.get("bootstrap.servers"))
-        own = connection_of(config)
-        make_topic(ClusterAdmin(own), self._servers, topic, 1, replication, made_with)
-        self._producer = Producer({**own, "enable.idempotence": True, "partitioner": "murmur2_random"})
+        make_topic(ClusterAdmin(connection_of(config)), self._servers, topic, 1, replication, made_with)
+        self._producer = Producer(dict(producer))
         self._failure: KafkaError | None = None
 
     def send(self, message: Message, failure: FailedOperation | None) -> None:
@@ -69,6 +71,9 @@ class DeadLetters:
                 break
             except BufferError:
                 self._producer.poll(0.1)
+            except KafkaException as raised:
+                self._failure = raised.args[0]
+                self._raise()
         self._metrics.add("deadletterqueue_produce_requests")
 
     def send_and_locate(self, message: Message, failure: FailedOperation) -> tuple[int, int]:
@@ -102,6 +107,11 @@ class DeadLetters:
 
     def _raise(self) -> None:
         if self._failure is not None:
+            if self._failure.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                raise ConnectError(
+                    f"the dead letter queue {self.topic} does not take a record of that size: raise the topic's "
+                    "max.message.bytes, and producer.override.max.request.size if you have set it"
+                )
             raise translate(self._failure, "write to the dead letter queue", f"topic {self.topic}", self._servers)
 
     def _facts(self, message: Message, failure: FailedOperation | None) -> list[tuple[str, bytes | None]]:

@@ -11,14 +11,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import NoReturn
 
 from confluent_kafka import Message
 
+from .....partitioner.errors import KeyorderError
+from ....config import connection_of
 from ....messages import offset_of
 from ...api.errors import LateReportError, ParkedRecordsGoneError
 from ...api.records import SinkRecord
 from ...api.task import ErrantRecordReporter, SinkTask
-from ..clients import worker_connection
+from ..clients import dead_letter_config, worker_connection
 from .dead_letters import DeadLetters
 from .parking import Parked, ParkedRecords, ParkingList, ReleaseMode, parked_at
 from .sink_records import Entry, SinkReader
@@ -28,6 +31,8 @@ from .tolerance import FailedOperation, Stage, Tolerance
 _LOG = logging.getLogger("keyorder.connect.task")
 # What it holds waits for a release, however late; the defaults of the broker are for logs that somebody reads.
 _KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+# The name that tools know for what a task reports; its own class has one of Python.
+_SINK_TASK = "org.apache.kafka.connect.sink.SinkTask"
 Place = tuple[str, int]
 Where = tuple[str, int, int]
 
@@ -47,9 +52,10 @@ class ErrorRouting:
         self._connector = names[0]
         self._tolerance, self._dead, self.parking, self._parked = tolerance, dead, parking, parked
         self._redact = redact
-        self.reporter: ErrantRecordReporter | None = _Reporter(self) if tolerance.tolerate else None
+        self.reporter: ErrantRecordReporter | None = _Reporter(self) if tolerance.tolerate or dead is not None else None
         self._batch: list[Entry] = []
         self._reports: dict[Where, FailedOperation] = {}
+        self._stops: FailedOperation | None = None
 
     def refresh(self) -> None:
         """Know all keys that other tasks have parked."""
@@ -84,6 +90,7 @@ class ErrorRouting:
 
     def settle(self, batch: list[Entry]) -> None:
         """The batch was put: deal with what the task reported of it."""
+        self._raise()
         for entry in batch:
             if entry.record is not None:
                 failure = self._reports.pop(_where(entry.record), None)
@@ -102,6 +109,7 @@ class ErrorRouting:
 
     def flush(self) -> None:
         """Everything dead-lettered so far is durable when this returns."""
+        self._raise()
         if self._dead is not None:
             self._dead.flush()
 
@@ -113,17 +121,30 @@ class ErrorRouting:
                     opened.callback(each.close)
 
     def report(self, record: SinkRecord, error: Exception) -> None:
-        """The task reports a record."""
-        failure = FailedOperation(Stage.TASK_PUT, "task", "{}[{}]@{}".format(*_where(record)), error)
-        self._tolerance.metrics.add("total_record_errors")
-        if not any(e.record is not None and _where(e.record) == _where(record) for e in self._batch):
-            if self.parking is not None and record.raw_key is not None:
+        """The task reports a record. Raises its failure where errors are not tolerated.
+
+        One that is being put is dealt with when put has returned, since it may be put again; an earlier one at once.
+        """
+        failure = self._tolerance.failed(Stage.TASK_PUT, _SINK_TASK, "{}[{}]@{}".format(*_where(record)), error)
+        message = None if record.original is None else record.original.message
+        if not self._tolerance.tolerate:
+            self._stop(message, failure)
+        if any(e.record is not None and _where(e.record) == _where(record) for e in self._batch):
+            self._reports[_where(record)] = failure
+            return
+        if self.parking is not None and record.raw_key is not None:
+            raise LateReportError(
+                f"{failure.where} was reported after put had returned: later records of its key may have gone on. "
+                "Report records inside put, or set errors.deadletterqueue.policy=record"
+            )
+        self._count_skipped()
+        if self._dead is not None:
+            if message is None:
                 raise LateReportError(
-                    f"{failure.where} was reported after put had returned: later records of its key may have gone on. "
-                    "Report records inside put, or set errors.deadletterqueue.policy=record"
+                    f"{failure.where} was reported after put had returned, and its bytes are not known: report the "
+                    "record that put was given, or what its method new makes"
                 )
-            raise LateReportError(f"{failure.where} was reported after put had returned, when its bytes were gone")
-        self._reports[_where(record)] = failure
+            self._dead.send(message, failure)
 
     # -- releasing -----------------------------------------------------------------------------------------------
 
@@ -198,11 +219,9 @@ class ErrorRouting:
 
     def _fail(self, entry: Entry, failure: FailedOperation) -> None:
         """Raise, skip, dead-letter or park."""
-        metrics = self._tolerance.metrics
-        metrics.add("total_record_failures")
         if not self._tolerance.tolerate:
-            raise failure
-        metrics.add("total_records_skipped")
+            self._stop(entry.message, failure)
+        self._count_skipped()
         if self._dead is not None:
             if self.parking is not None and entry.key is not None:
                 place = self._dead.send_and_locate(entry.message, failure)
@@ -210,6 +229,26 @@ class ErrorRouting:
             else:
                 self._dead.send(entry.message, failure)
         entry.record, entry.failure, entry.settled = None, None, True
+
+    def _count_skipped(self) -> None:
+        for name in ("total_record_failures", "total_records_skipped"):
+            self._tolerance.metrics.add(name)
+
+    def _stop(self, message: Message | None, failure: FailedOperation) -> NoReturn:
+        """The task ends with this failure. As in Kafka Connect the queue, if there is one, has the record all the same."""
+        self._tolerance.metrics.add("total_record_failures")
+        self._stops = failure
+        if self._dead is not None and message is not None:
+            try:
+                self._dead.send(message, failure)
+                self._dead.flush()
+            except KeyorderError as error:
+                _LOG.error("connector %s could not write the record that stops it: %s", self._connector, error)
+        raise failure
+
+    def _raise(self) -> None:
+        if self._stops is not None:  # the task may have kept the error of its report to itself
+            raise self._stops
 
 
 class _Reporter:
@@ -230,18 +269,22 @@ def error_routing(
     """The routing that a connector's settings ask for."""
     parsed, names = spec.parsed, (spec.id.connector, spec.id.number)
     topic = parsed["errors.deadletterqueue.topic.name"]
-    if not (topic and tolerance.tolerate):
+    if not topic:
         return ErrorRouting(names, tolerance, None, None, None, redact)
     config = worker_connection(spec.worker)
+    producer = dead_letter_config(spec.worker, spec.connector, *names)
+    # Made, and read, with the worker's own rights, unless the producer was given another cluster.
+    same = producer.get("bootstrap.servers") == config.get("bootstrap.servers")
+    there = config if same else connection_of(producer)
     park = parsed["errors.deadletterqueue.policy"] == "park-key"
     replication = parsed["errors.deadletterqueue.topic.replication.factor"]
     context = park or parsed["errors.deadletterqueue.context.headers.enable"]
     made_with = _KEPT if park else {}
-    dead = DeadLetters(config, topic, replication, made_with, context, names, tolerance.metrics, redact)
-    if not park:
+    dead = DeadLetters(there, producer, topic, replication, made_with, context, names, tolerance.metrics, redact)
+    if not (park and tolerance.tolerate):
         return ErrorRouting(names, tolerance, dead, None, None, redact)
     with ExitStack() as opened:
         opened.callback(dead.close)
         parking = ParkingList(config, parking_topic, int(parsed["internal.replication.factor"]), names[0])
         opened.pop_all()
-    return ErrorRouting(names, tolerance, dead, parking, ParkedRecords(config, topic), redact)
+    return ErrorRouting(names, tolerance, dead, parking, ParkedRecords(there, topic), redact)

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
 from ....messages import offset_of, place_of
-from ...api.records import SinkRecord
+from ...api.records import Original, SinkRecord
 from ..pipeline import Chain, Converters
 from .dead_letters import PREFIX
 from .parking import facts_of
@@ -85,8 +85,9 @@ class SinkReader:
                 timestamp_type="LogAppendTime" if kind == TIMESTAMP_LOG_APPEND_TIME else "CreateTime",
                 original_topic=topic,
                 raw_key=key,
+                original=Original(message),
             )
-            changed = run(Stage.TRANSFORMATION, "transforms", where, lambda: self._chain.apply(record))
+            changed = run(Stage.TRANSFORMATION, self._chain.executing, where, lambda: self._chain.apply(record))
         except FailedOperation as failure:
             return Entry(message, None, failure)
         return Entry(message, changed, None)

@@ -32,6 +32,7 @@ from .sink_errors import ErrorRouting, error_routing
 from .sink_records import Entry, SinkReader
 from .standstill import Standstill
 from .task_base import State, TaskSpec, WorkerTask
+from .tolerance import StoppedError
 
 _LOG = logging.getLogger("keyorder.connect.task")
 _BATCH = 500
@@ -107,7 +108,10 @@ class WorkerSinkTask(WorkerTask):
             busy = bool(self._pending) and not self.wanted_paused
             wait = self._retry_wait(now) if busy else _POLL
             for message in self.consumer.consume(_BATCH if wait else 1, wait):
-                self._take(message)
+                try:
+                    self._take(message)
+                except StoppedError:
+                    break  # this one and those behind it were not judged: no position passes them, and they come again
             self.metrics.gauge("active_count", len(self._pending))
             if not self.wanted_paused and (self._retry_at is None or clock.now() >= self._retry_at):
                 self._deliver()
@@ -206,6 +210,8 @@ class WorkerSinkTask(WorkerTask):
                 _LOG.warning("task %s will release a key later: %s", self.where, self._redact(str(error)))
                 self.routing.forget_reports()
                 return
+            except StoppedError:
+                return  # the key stays parked, and the next run is asked to release it
             finally:
                 self.routing.drop_batch()
             self.metrics.add("released_records_total", count)
@@ -228,6 +234,7 @@ class WorkerSinkTask(WorkerTask):
         try:
             self.routing.flush()
             allowed = self.task.pre_commit(due)
+            self.routing.flush()  # what the task has reported in it
             for place, offset in allowed.items():
                 if place not in due or offset > due[place]:
                     raise ConnectError(
@@ -282,6 +289,7 @@ class WorkerSinkTask(WorkerTask):
         self._rewind()  # the next run goes on where the task wants to
         if not self._commit():
             self._commit()
+        self.routing.flush()  # what the task has reported of records that were committed before
 
     # -- the consumer's callbacks --------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ class SourceWriter:
     def made(self, record: SourceRecord) -> Made:
         """One record."""
         run, c, where = self._tolerance.run, self._converters, f"a record of {self._where}"
-        changed = run(Stage.TRANSFORMATION, "transforms", where, lambda: self._chain.apply(record))
+        changed = run(Stage.TRANSFORMATION, self._chain.executing, where, lambda: self._chain.apply(record))
         if changed is None:
             return None
         key = run(

@@ -30,7 +30,7 @@ from ..settings import seconds
 from .source_context import SourceContext
 from .source_records import Made, SourceWriter
 from .task_base import State, TaskSpec, WorkerTask
-from .tolerance import FailedOperation, Stage
+from .tolerance import FailedOperation, Stage, StoppedError
 from .topic_creation import TopicCreation
 
 _LOG = logging.getLogger("keyorder.connect.task")
@@ -66,7 +66,7 @@ class WorkerSourceTask(WorkerTask):
         self._failure: FailedOperation | None = None
         self._due: dict[str, Mapping[str, Any]] = {}
         self._fatal: KafkaError | None = None
-        self._in_transaction = False
+        self._in_transaction = self._torn = False
         self._in_this: dict[str, Mapping[str, Any]] = {}
         self._to_tell: list[tuple[SourceRecord, int | None, int | None]] = []
 
@@ -112,7 +112,9 @@ class WorkerSourceTask(WorkerTask):
                 self.stopping.wait(0.1)
                 continue
             records = self._poll()
-            self._send(records)
+            if not self._send(records):
+                self._torn = True
+                return
             self._serve(0.0)
             self.metrics.gauge("active_count", len(self._producer))
             if self.boundary in ("poll", "connector"):
@@ -124,7 +126,10 @@ class WorkerSourceTask(WorkerTask):
 
     def _poll(self) -> list[SourceRecord]:
         since = clock.now()
-        polled = self.tolerance.run(Stage.TASK_POLL, type(self.task).__name__, self.where, self._polled)
+        try:
+            polled = self.tolerance.run(Stage.TASK_POLL, type(self.task).__name__, self.where, self._polled)
+        except StoppedError:
+            polled = None
         records = list(polled or ())
         if records:
             self.metrics.measure("poll_batch", clock.now() - since)
@@ -154,20 +159,24 @@ class WorkerSourceTask(WorkerTask):
 
     # -- sending -------------------------------------------------------------------------------------------------
 
-    def _send(self, records: list[SourceRecord]) -> None:
+    def _send(self, records: list[SourceRecord]) -> bool:
+        """False when the task is to stop before it is known what becomes of a record: it and those behind it are polled again."""
         for record in records:
             try:
                 made = self._writer.made(record)
+            except StoppedError:
+                return False
             except FailedOperation as failure:
                 if not self.tolerance.tolerate:
                     raise
                 self._skip(failure)
                 made = None
             if made is not None and not self._topic_there(made[0].topic):
-                return  # the task ends; what was not sent is polled again
+                return False
             self._submit(record, made)
             if self._failure is not None:
                 self._serve(0.0)
+        return True
 
     def _skip(self, failure: FailedOperation) -> None:
         self.metrics.add("total_record_failures")
@@ -276,7 +285,12 @@ class WorkerSourceTask(WorkerTask):
     # -- committing ----------------------------------------------------------------------------------------------
 
     def _may_commit(self) -> bool:
-        """A transaction whose task says where it ends is committed only there: not by a pause, and not at the end."""
+        """A transaction whose task says where it ends is committed only there: not by a pause, and not at the end.
+
+        One with a part of a batch is not committed at all: the batch is polled again as a whole.
+        """
+        if self._torn and self._offsets_topic is not None:
+            return False
         return self.boundary != "connector" or self._asked_to_end()
 
     def _commit(self) -> None:

@@ -13,9 +13,7 @@ from tenacity import (
     RetryCallState,
     retry_if_exception,
     stop_after_delay,
-    stop_any,
     stop_never,
-    stop_when_event_set,
     wait_exponential,
     wait_random,
 )
@@ -53,6 +51,10 @@ class FailedOperation(ConnectError):
         return f"{self.stage.value} failed on {self.where}: {self.error}"
 
 
+class StoppedError(ConnectError):
+    """The task is to stop while an operation was to be tried again: the record is neither done nor failed, and comes again."""
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """The errors.* settings of one task."""
@@ -79,8 +81,11 @@ class Tolerance:
             metrics,
         )
 
-    def run(self, stage: Stage, executing: str, where: str, call: Callable[[], T]) -> T:
-        """The call's result; again while it raises a retriable error and there is time. Raises FailedOperation."""
+    def run(self, stage: Stage, executing: str | Callable[[], str], where: str, call: Callable[[], T]) -> T:
+        """The call's result; again while it raises a retriable error and there is time. executing: whose call; asked behind it.
+
+        Raises FailedOperation; StoppedError if the task is to stop before it is known whether the error passes.
+        """
 
         try:
             return call()
@@ -89,15 +94,22 @@ class Tolerance:
         if _may_pass(first) and self.retry_timeout != 0:
             try:
                 return self._again(call)
+            except StoppedError:
+                raise
             except Exception as error:
                 first = error
+        name = executing if isinstance(executing, str) else executing()
+        raise self.failed(stage, name, where, first) from first
+
+    def failed(self, stage: Stage, executing: str, where: str, error: Exception) -> FailedOperation:
+        """Count and log an operation that has failed for good."""
         self.metrics.add("total_record_errors")
         self.metrics.set("last_error_timestamp", clock.wall_ms())
         if self.log:
             self.metrics.add("total_errors_logged")
             place = f" on {where}" if self.log_where else ""
-            _LOG.error("%s failed%s in %s: %s", stage.value, place, executing, type(first).__name__)
-        raise FailedOperation(stage, executing, where, first) from first
+            _LOG.error("%s failed%s in %s: %s", stage.value, place, executing, type(error).__name__)
+        return FailedOperation(stage, executing, where, error)
 
     def _again(self, call: Callable[[], T]) -> T:
         def counted(_: RetryCallState) -> None:
@@ -106,10 +118,9 @@ class Tolerance:
         first_wait = min(0.3, self.delay_max)
         self.metrics.add("total_retries")
         self._sleep(first_wait)
-        limit = stop_never if self.retry_timeout is None else stop_after_delay(self.retry_timeout)
         attempts = Attempts(
             retry=retry_if_exception(_may_pass),
-            stop=stop_any(limit, stop_when_event_set(self.stopping)),
+            stop=stop_never if self.retry_timeout is None else stop_after_delay(self.retry_timeout),
             wait=wait_exponential(multiplier=first_wait, max=self.delay_max) + wait_random(0, 0.1),
             sleep=self._sleep,
             before_sleep=counted,
@@ -118,7 +129,8 @@ class Tolerance:
         return attempts(call)
 
     def _sleep(self, seconds: float) -> None:
-        self.stopping.wait(seconds)
+        if self.stopping.wait(seconds):
+            raise StoppedError("the task is to stop before the operation was tried again")
 
 
 def _may_pass(error: BaseException) -> bool:
