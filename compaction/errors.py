@@ -82,6 +82,20 @@ class TopicReplacedError(OrderError):
         )
 
 
+class LogShorterError(OrderError):
+    """A log ends below the offset up to which it was to be read: it was cut off, or its topic was made again."""
+
+    def __init__(self, topic: str, partition: int, found: int, wanted: int) -> None:
+        super().__init__(topic, partition, found, wanted)
+        self.topic, self.partition, self.found, self.wanted = topic, partition, found, wanted
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}[{self.partition}] ends at {self.found}, before offset {self.wanted}, up to which it was to be "
+            "read: records were lost (unclean leader election?). Start anew, by the ends that there are now"
+        )
+
+
 class HeaderMissingError(OrderError):
     """Recent records lack the header that the strategy is to compare: their producers have to write it first."""
 

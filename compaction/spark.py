@@ -111,7 +111,7 @@ def _whole_topic(
             timeline = admin.managed(topic)
     managed = timeline is not None
     known = timeline or replace(unmanaged(topic, identity.partitions), topic_id=identity.topic_id)
-    scan = Scan(config, topic, known, managed, strategy or Strategy.of(known.settings), ends)
+    scan = Scan(config, topic, known, managed, strategy or Strategy.of(known.settings), ends, identity.topic_id)
     tasks = spark.range(0, len(ends), 1, len(ends)).mapInArrow(scan, f"{COLUMNS}, {RANK}")
     rank = ("known", "version", "epoch", "place")
     rows = tasks.select("key", F.struct(*(name for name in tasks.columns if name not in rank)).alias("row"), *rank)

@@ -158,7 +158,10 @@ class VersionTable:
         return sum(max(0, end - self._folded.get(p, 0)) for p, end in ends.items())
 
     def read_to(self, ends: Mapping[int, int], asked_ms: int, progress: Progress | None = None) -> None:
-        """Fold everything below `ends`. asked_ms: as of when. progress: called with (offsets passed, offsets in all)."""
+        """Fold everything below `ends`. asked_ms: as of when. progress: called with (offsets passed, offsets in all).
+
+        Raises LogShorterError where a log ends below them by now, TopicReplacedError.
+        """
         self._keep_up()
         total = self.left(ends)
 
@@ -175,9 +178,11 @@ class VersionTable:
                     self._folder.fold_columns(batch, self.view)
             self._folded = dict(self._log.positions)
             passed()
+        silence = self._log.silence(ends)
         while not self.reached(ends):
             self.turn(0.2)
             passed()
+            silence.seen(self._folded)
         self.note_read(asked_ms)
 
     def note_read(self, asked_ms: int) -> None:

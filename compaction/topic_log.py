@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -15,8 +16,9 @@ from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
 from ..connector.metadata import described, identify, patiently, prefetch_metadata, topic_config
 from ..connector.refusals import ClusterAdmin
-from ..partitioner.errors import NotAuthorizedError
+from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError
 from .errors import TopicReplacedError
+from .silence import Silence
 
 if TYPE_CHECKING:
     from ..connector.arrow.reader import ArrowReader
@@ -95,7 +97,7 @@ class TopicLog:
         """What lies below `ends`, as Arrow batches; `positions` move as they are taken.
 
         Nothing without pyarrow and numba. Afterwards `poll` goes on behind them, also where the log start has overtaken
-        the reader. Raises as ArrowReader.
+        the reader. Raises as ArrowReader, and LogShorterError, TopicReplacedError.
         """
         try:
             from ..connector.arrow.reader import ArrowReader
@@ -104,6 +106,7 @@ class TopicLog:
         starts = self._offsets.earliest([(self._topic, p) for p in ends])
         ranges = [(p, max(self.positions.get(p, 0), starts[self._topic, p]), end) for p, end in ends.items()]
         self._consumer.unassign()
+        silence = self.silence(ends)
         try:
             with ArrowReader({**self._config, "fetch.wait.max.ms": 100}) as reader:
                 reader.assign({self._topic: ranges})
@@ -111,6 +114,7 @@ class TopicLog:
                     if len(batch):
                         yield batch
                     self.positions.update({p: max(self.positions.get(p, 0), offset) for p, offset in passed.items()})
+                    silence.seen(self.positions)
         except KafkaException as raised:
             if raised.args[0].code() not in _OVERTAKEN:
                 raise translate(raised.args[0], "read", f"topic {self._topic}", self._bootstrap) from raised
@@ -160,6 +164,18 @@ class TopicLog:
             with translated("read", f"topic {self._topic}", self._bootstrap):
                 self._consumer.incremental_assign([TopicPartition(self._topic, p, 0) for p in new])
         return bool(new)
+
+    def silence(self, ends: Mapping[int, int]) -> Silence:
+        """Whether what lies below `ends` can still come, for whoever reads up to them. Looks as `check_identity`."""
+
+        def look() -> Mapping[int, int]:
+            with suppress(BrokerUnreachableError):  # the client library goes on when it is back
+                self.check_identity()
+                found = self._offsets.high_watermarks([(self._topic, p) for p in ends])
+                return {p: end for (_, p), end in found.items()}
+            return {}
+
+        return Silence(self._topic, ends, look)
 
     def check_identity(self) -> None:
         """Stop unless the topic is still the one that is read. Raises TopicReplacedError, TopicNotFoundError and its kin."""

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from ..connector.java_names import LEVEL, RENAMED, USUAL_PARTITIONERS, WITHOUT_COUNTERPART
+from ..connector.java_names import check as find_refused
 from ..connector.java_numbers import fitted, nearest
 from ..partitioner.errors import ConfigError
 
@@ -49,6 +50,20 @@ _COMMON = (
     "ssl.endpoint.identification.algorithm", "ssl.key.location", "ssl.key.password", "ssl.truststore.location",
     "transaction.timeout.ms",
 )  # fmt: skip
+# What the library calls those that `client_config` translates, beside the ones of `RENAMED`.
+_MADE_OF = {
+    "buffer.memory": ("queue.buffering.max.kbytes",),
+    "sasl.jaas.config": ("sasl.username", "sasl.password"),
+    "ssl.keystore.certificate.chain": ("ssl.certificate.pem",),
+    "ssl.keystore.key": ("ssl.key.pem",),
+    "ssl.truststore.certificates": ("ssl.ca.pem",),
+    "ssl.truststore.location": ("ssl.ca.location",),
+}
+# The library says one name of a setting, users the other.
+_USUAL_NAMES = {"message.timeout.ms": "delivery.timeout.ms"}
+_PROTOCOL = "security.protocol"
+# Whose values the library says without their names.
+_QUOTED = ("sasl.mechanism", "sasl.mechanisms")
 _SECRET = ("password", "secret", "jaas", "pem", "token", "oauthbearer.config")
 _LOGIN = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
@@ -84,6 +99,10 @@ def client_config(options: Mapping[str, str], producer: bool = False) -> dict[st
                     "rows of one key would go to any partition",
                     "leave it out, or drop the key column",
                 )
+        elif name == "default.topic.config":
+            raise ConfigError(
+                f"{PREFIX}{name}", "it is a dict, and an option is text", "give its settings beside the others"
+            )
         elif name == "sasl.jaas.config":
             config.update(_login(value))
         elif (level := LEVEL.fullmatch(name)) is not None:
@@ -112,6 +131,17 @@ def client_config(options: Mapping[str, str], producer: bool = False) -> dict[st
     return fitted(config, consumer=not producer)
 
 
+def given_names(options: Mapping[str, str]) -> dict[str, str]:
+    """Which `kafka.*` option each setting of `client_config` comes from, without the prefix; only where it has another name."""
+    names: dict[str, str] = {}
+    for option in options:
+        if option.lower().startswith(PREFIX):
+            name = option.lower()[len(PREFIX) :]
+            made = ("compression.level",) if LEVEL.fullmatch(name) else _MADE_OF.get(name, (RENAMED.get(name, name),))
+            names.update(dict.fromkeys(made, name))
+    return {theirs: name for theirs, name in names.items() if theirs != name}
+
+
 def _taken_as(name: str, value: str) -> str:
     """A number of Java's clients as the client library takes it."""
     near = str(nearest(RENAMED.get(name, name), value))
@@ -137,43 +167,67 @@ def refuse_misspelt(given: Iterable[str], known: Collection[str]) -> None:
             raise ConfigError(name, "there is no such option", f"keyorder's own are {ours}")
 
 
-def check_client(config: Mapping[str, Any], producer: bool = False) -> None:
+def check_client(config: Mapping[str, Any], producer: bool = False, names: Mapping[str, str] | None = None) -> None:
     """Let the client library look at the settings in the driver: a task would fail at them after the query has started.
 
-    config: of a consumer, or of a producer; `keyorder.*` among them is passed over. Raises ConfigError.
+    config: of a consumer, or of a producer; `keyorder.*` among them is passed over. names: as by `given_names`.
+    Raises ConfigError.
     """
     theirs = {name: value for name, value in config.items() if not name.startswith("keyorder.")}
     try:
         _make(theirs, producer)
     except KafkaException as raised:
         text = str(raised.args[0].str()).strip()
-        unknown = re.search(r'No such configuration property: "([^"]+)"', text)
-        if unknown is not None:
-            near = get_close_matches(unknown[1], _COMMON, 1, 0.75)
-            fix = f"did you mean {PREFIX}{near[0]}?" if near else "use a name of Kafka's Java client or of librdkafka"
-            raise ConfigError(f"{PREFIX}{unknown[1]}", "there is no such setting", fix) from None
-        # The library may speak of a setting by another of its names.
-        name = next((name for name in theirs if not _taken(name, theirs[name], producer)), "bootstrap.servers")
-        secrets = [str(value) for key, value in theirs.items() if any(part in key for part in _SECRET)]
-        if any(secret and secret in text for secret in secrets):
-            text = "the client library refuses its value"
-        raise ConfigError(f"{PREFIX}{name}", text, "correct it") from None
+    except (TypeError, ValueError) as raised:
+        text = str(raised)
+    else:
+        return
+    unknown = re.search(r'No such configuration property: "([^"]+)"', text)
+    if unknown is not None:
+        near = get_close_matches(unknown[1], _COMMON, 1, 0.75)
+        fix = f"did you mean {PREFIX}{near[0]}?" if near else "use a name of Kafka's Java client or of librdkafka"
+        raise ConfigError(f"{PREFIX}{unknown[1]}", "there is no such setting", fix)
+    given = {name: usual for name, usual in _USUAL_NAMES.items() if name not in theirs} | dict(names or {})
+    blamed = _blamed(theirs, producer, text)
+    secrets = [str(value) for name, value in theirs.items() if _is_secret(name)]
+    if any(secret and secret in text for secret in secrets):
+        text = "the client library refuses its value"
+    for name, usual in given.items():
+        text = text.replace(name, usual)
+    # Of two numbers that do not fit each other, one may be a default of ours.
+    values = {given.get(name, name): str(value).strip() for name, value in theirs.items() if not _is_secret(name)}
+    numbers = [f"{name}={values[name]}" for name in re.findall("`([^`]+)`", text) if values.get(name, "").isdigit()]
+    text += f" ({', '.join(numbers)})" if len(numbers) > 1 else ""
+    raise ConfigError(f"{PREFIX}{given.get(blamed, blamed)}", text, "correct it")
+
+
+def _blamed(config: Mapping[str, Any], producer: bool, text: str) -> str:
+    """The setting without which the library takes the others, or the one that it does not take even alone."""
+    # Without a protocol it looks at no key and no mechanism; what the sink sets itself is no fault of the application's.
+    last = (_PROTOCOL, "transactional.id", "enable.idempotence", "partitioner")
+    ordered = {name: config[name] for name in sorted(config, key=lambda name: name in last)}
+    ordered.setdefault("log_level", 0)  # of settings that are left out on trial nobody has to be warned
+    try:
+        find_refused(ordered, "", "producer" if producer else "consumer")
+    except ConfigError as refused:
+        if refused.setting in config and refused.setting != _PROTOCOL:
+            return refused.setting
+        # More than one is wrong, or none is but with the protocol: the first that the library speaks of.
+        found = (name for name, value in config.items() if name in text or (name in _QUOTED and str(value) in text))
+        return next(found, refused.setting if refused.setting in config else "bootstrap.servers")
+    return "bootstrap.servers"
+
+
+def _is_secret(name: str) -> bool:
+    return any(part in name for part in _SECRET)
 
 
 def _make(config: Mapping[str, Any], producer: bool) -> None:
-    """A client that is forgotten again. Raises KafkaException."""
+    """A client that is forgotten again. Raises KafkaException, and TypeError or ValueError for what is no text."""
     if producer:
         Producer({**config, "log_level": 0})
     else:
         Consumer({"group.id": "keyorder-check", **config, "log_level": 0}).close()
-
-
-def _taken(name: str, value: Any, producer: bool) -> bool:
-    try:
-        _make({name: value}, producer)
-    except KafkaException:
-        return False
-    return True
 
 
 def _kilobytes(name: str, value: str) -> int:

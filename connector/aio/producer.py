@@ -62,7 +62,6 @@ class AIOProducer:
         self._turns: dict[str, _Turn] = {}
         self._telling: set[asyncio.Future[Any]] = set()  # the loop itself keeps no task alive
         self._joining: dict[str, asyncio.Future[None]] = {}
-        self._placing = asyncio.Lock()
         self._ending: tuple[asyncio.Future[None], asyncio.Task[None]] | None = None  # the client's end, and all
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._serve, name="keyorder-aio-poll", daemon=True)
@@ -116,12 +115,9 @@ class AIOProducer:
         if topic not in self._turns and self._producer.has_joined(topic) and queued():
             return future
         if partition >= 0 and not self._producer._settings.allow_explicit_partition:
-            # Such a record makes nobody a writer of the topic, and adopts none. Whether it may go the cluster is asked first,
-            # one call at a time: produce() asks too, and must not wait on the event loop for another call's question.
-            async with self._turn_of(topic), self._placing:
-                await start(None, None, self._producer._unmanaged.check, topic, partition)
-                while not queued():
-                    await asyncio.sleep(0.01)
+            # Such a record makes nobody a writer of the topic, and adopts none.
+            async with self._turn_of(topic):
+                await self._place(topic, partition, queued)
             return future
         async with self._turn_of(topic):
             # The first use of a topic talks to the cluster. A call that is cancelled meanwhile has taken nothing.
@@ -208,6 +204,25 @@ class AIOProducer:
         await self._events.end()
         if self._own_executor is not None:
             self._own_executor.shutdown(wait=False)
+
+    async def _place(self, topic: str, partition: int, queued: Callable[[], bool]) -> None:
+        """Queue a record for a partition that the caller names. Whether it may go the cluster is asked, and produce() may ask
+        once more, so that both run on a thread. A call that is cancelled while it is asked has taken nothing.
+        """
+        given_up = threading.Event()
+
+        def placed() -> bool:
+            if self._closing.is_set():
+                raise RuntimeError("Producer has been closed")
+            self._producer._unmanaged.check(topic, partition)
+            return given_up.is_set() or queued()
+
+        try:
+            while not await start(None, None, placed):
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
 
     def _joining_of(self, topic: str) -> asyncio.Future[None]:
         """One for all calls that wait for it; it goes on without them."""

@@ -49,8 +49,8 @@ def drain(
 
     Writers hold the keys of a slice while its values are copied, some thousand at a time. The same command again resumes
     one that was cut off; a growth that uses the partition again calls it off. --timeout bounds each slice. With --dry-run
-    the retired partitions of a compacted topic are read through and their surviving values counted; its exit code is that
-    of the command itself.
+    the retired partitions of a compacted topic are read through and their surviving values counted; what can be told now to
+    be refused ends it with the exit code of the command.
     """
     connection.reach()
     with TopicAdmin(connection.config) as admin:

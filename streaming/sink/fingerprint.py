@@ -23,7 +23,7 @@ _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 # What is left of a word of eight bytes of which only the first n count.
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(8)], np.uint64)
 # Bytes. Longer values are hashed one by one: the loop over words would run long for a few of them.
-_LONG = 512
+_LONG = 128
 
 
 class Digest(Protocol):
@@ -99,11 +99,17 @@ def _of_bytes(column: pa.Array) -> Hashes:
         return np.zeros(len(column), np.uint64)
     place = np.frombuffer(ends, np.int64)[column.offset : column.offset + len(column) + 1]
     starts, lengths = place[:-1] - place[0], np.diff(place)
+    hashes = _mix(lengths.astype(np.uint64))
+    long = lengths > _LONG
+    content = memoryview(data)
+    for row in np.flatnonzero(long).tolist():
+        value = content[place[row] : place[row + 1]]
+        hashes[row] ^= np.uint64(zlib.crc32(value) << 32 | zlib.adler32(value))
+    if long.all():
+        return hashes
     padded = np.zeros(int(place[-1] - place[0]) + 8, np.uint8)
     padded[:-8] = np.frombuffer(data, np.uint8)[place[0] : place[-1]]
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # one begins at each byte
-    hashes = _mix(lengths.astype(np.uint64))
-    long = lengths > _LONG
     # The longest first, so that those with a word at some place are the first ones.
     sizes = np.where(long, 0, lengths).astype(np.uint16)
     order = np.argsort(_LONG - sizes, kind="stable")
@@ -113,15 +119,14 @@ def _of_bytes(column: pa.Array) -> Hashes:
         some, whole = np.searchsorted(-sizes.astype(np.int32), [-at, -at - 7])
         word = words[starts_of[:some] + at]
         word[whole:] &= _MASKS[sizes[whole:some] - at]
+        # Mixed by itself, too: else a difference in two words' sign bits alone, as of packed floats, cancels out.
+        word ^= word >> _SHIFTS[3]
+        word *= _THREE
         part = found[:some]
         part ^= word
         part *= _TWO
         part ^= part >> _SHIFTS[3]
     hashes[order] = found
-    content = padded.data
-    for row in np.flatnonzero(long).tolist():
-        value = content[starts[row] : starts[row] + lengths[row]]
-        hashes[row] ^= np.uint64(zlib.crc32(value) << 32 | zlib.adler32(value))
     return hashes
 
 

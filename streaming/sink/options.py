@@ -11,7 +11,7 @@ from ...connector.compaction_settings import HEADER_CONFIG, STRATEGY_CONFIG, cho
 from ...connector.config import connection_of, producer_settings
 from ...connector.settings import boolean
 from ...partitioner.errors import ConfigError
-from ..client_options import check_client, client_config, refuse_misspelt
+from ..client_options import PREFIX, check_client, client_config, given_names, refuse_misspelt
 
 VERSION_HEADER = "keyorder.sink.version.header"
 STALE = "keyorder.sink.stale"
@@ -32,6 +32,10 @@ SINK_OPTIONS = {
     "includeHeaders": "taken and ignored, as Spark's own sink does: a `headers` column is always written",
 }
 _STRONGER_HERE = {"acks": ("0", "1"), "request.required.acks": ("0", "1"), "enable.idempotence": ("false",)}
+# By both names that the client library has for each.
+_RETRIES = ("retries", "message.send.max.retries")
+_IN_FLIGHT = ("max.in.flight.requests.per.connection", "max.in.flight")
+_MOST_IN_FLIGHT = 5
 _LOG = logging.getLogger("keyorder.streaming")
 _OWNED = ("transactional.id", "enable.idempotence", "acks", "partitioner")
 
@@ -69,13 +73,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
     refuse_misspelt((n for n in given if not _is_producer_option(n)), SINK_OPTIONS)
     client = client_config(options, producer=True)
-    for name, weaker in _STRONGER_HERE.items():
-        if str(client.get(name, "")).strip().lower() in weaker:
-            # A promise beyond what was asked for: the rows are acknowledged by all replicas, and none is doubled.
-            _LOG.warning(
-                "kafka.%s=%s is left out: the sink needs acks=all and idempotence for order", name, client[name]
-            )
-            del client[name]
+    _strengthen(client)
     exactly_once = boolean(given, EXACTLY_ONCE, False)
     if exactly_once:
         for name in _OWNED:
@@ -92,9 +90,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         )
     explicit = boolean(given, EXPLICIT_PARTITION, False)
     client.update((name, value) for name, value in given.items() if _is_producer_option(name))
-    # The driver hears of a wrong setting before any task starts.
-    producer_settings(client)
-    check_client(client, producer=True)
+    _check_producer(client, exactly_once, given_names(options))
     version_header = given.get(VERSION_HEADER)
     if version_header is not None and not version_header.strip():
         raise ConfigError(VERSION_HEADER, "it is blank", "name the header, such as version")
@@ -111,6 +107,49 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if stale not in ("write", "skip", "fail"):
         raise ConfigError(STALE, f"{given[STALE]!r} is not one", "use write, skip or fail")
     return SinkOptions(client, topic, version_header, exactly_once, explicit, header, stale)
+
+
+def _strengthen(client: dict[str, Any]) -> None:
+    """Take out, or lower, what the sink does not do: a promise beyond what was asked for is kept.
+
+    The rows are acknowledged by all replicas, and none is doubled.
+    """
+    for name, weaker in _STRONGER_HERE.items():
+        if str(client.get(name, "")).strip().lower() in weaker:
+            _leave_out(client, name)
+    for name in _RETRIES:
+        if _number(client.get(name)) == 0:
+            _leave_out(client, name)
+    for name in _IN_FLIGHT:
+        number = _number(client.get(name))
+        if number is not None and number > _MOST_IN_FLIGHT:
+            _LOG.warning("kafka.%s=%s is lowered to %d: idempotence needs that", name, client[name], _MOST_IN_FLIGHT)
+            client[name] = str(_MOST_IN_FLIGHT)
+
+
+def _leave_out(client: dict[str, Any], name: str) -> None:
+    _LOG.warning("kafka.%s=%s is left out: the sink needs acks=all and idempotence for order", name, client.pop(name))
+
+
+def _number(value: Any) -> int | None:
+    text = str(value).strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _check_producer(client: Mapping[str, Any], exactly_once: bool, names: Mapping[str, str]) -> None:
+    """Look at the settings that a task's producer has: the driver hears of a wrong one before any task starts.
+
+    names: as by `given_names`. Raises ConfigError.
+    """
+    own = {"transactional.id": "keyorder-check"} if exactly_once else {}
+    try:
+        _, theirs = producer_settings({**client, **own})
+    except ConfigError as error:
+        name = names.get(error.setting, error.setting)
+        if not name.startswith("keyorder."):
+            raise ConfigError(f"{PREFIX}{name}", error.problem, error.fix) from None
+        raise
+    check_client(theirs, producer=True, names=names)
 
 
 def with_topics_header(options: SinkOptions) -> SinkOptions:

@@ -39,7 +39,7 @@ class QueryCluster:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._config = {"isolation.level": "read_uncommitted", **options.client}
-        check_client(options.client)
+        check_client(options.client, names=options.client_names)
         self._servers = str(options.client["bootstrap.servers"])
         self._admin: AdminClient | None = None
         self._asker: Consumer | None = None
@@ -100,7 +100,9 @@ class QueryCluster:
             deadline = clock.now() + _TIMEOUT
             while True:
                 if self._asker is None:
-                    self._asker = Consumer({**connection_of(self._config), "group.id": "keyorder-spark-driver"})
+                    # Without its level the client library looks for times among committed records alone.
+                    own = {"isolation.level": self._config["isolation.level"], "group.id": "keyorder-spark-driver"}
+                    self._asker = Consumer({**connection_of(self._config), **own})
                 try:
                     found = self._asker.offsets_for_times(wanted, timeout=_TIMEOUT)
                     error = next((tp.error for tp in found if tp.error is not None), None)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ...partitioner.errors import ConfigError
-from ..client_options import client_config, refuse_misspelt
+from ..client_options import client_config, given_names, refuse_misspelt
 from .compacting import Compaction, compaction_options
 from .given import Given
 from .offsets import EARLIEST, LATEST, Place, parse_offsets, parse_offsets_and_words, parse_partitions
@@ -107,7 +107,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of one query. client: settings of the Kafka client, secrets among them, and so not in its repr."""
+    """The options of one query. client: settings of the Kafka client, secrets among them, and so not in its repr.
+
+    client_names: as by `client_options.given_names`, for errors.
+    """
 
     client: Mapping[str, Any] = field(repr=False)
     subscription: Subscription
@@ -130,6 +133,7 @@ class SourceOptions:
     task_records: int
     native: bool
     compaction: Compaction | None = None
+    client_names: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions:
@@ -207,6 +211,7 @@ def source_options(options: Mapping[str, str], streaming: bool) -> SourceOptions
         task_records=given.count_or("keyorder.task.min.records", 2000),
         native=given.boolean("keyorder.arrow.native", True),
         compaction=compaction,
+        client_names=given_names(options),
     )
 
 
@@ -291,7 +296,12 @@ def _bound(given: Given, side: str, default: BoundKind) -> Bound:
     name = f"{side}OffsetsByTimestamp"
     text = given.text(name)
     if text is not None:
-        return Bound(BoundKind.TIMES, name, parse_offsets(name, text))
+        times = parse_offsets(name, text)
+        for (topic, partition), time in times.items():
+            # For the client library -1 is the end and -2 the beginning.
+            if time < 0:
+                raise ConfigError(name, f"the time {time} of {topic}-{partition} is negative", "give ms since 1970")
+        return Bound(BoundKind.TIMES, name, times)
     name = f"{side}Offsets"
     text = given.text(name)
     if text is None:

@@ -15,9 +15,11 @@ from ...partitioner.layout import Layout
 from ...partitioner.routing import Routing
 from ...partitioner.timeline import Timeline
 from .batch import bounds_of, warm_cluster
+from .cluster import QueryCluster
 from .compacting import Compaction, MisplacedVersionError, Share, dealt, homes_over, read_for, shares
 from .offsets import Range
 from .options import SourceOptions
+from .starts import check_places
 
 if TYPE_CHECKING:
     from ...compaction.columns import VersionColumns
@@ -32,7 +34,7 @@ def plan_reduction(options: SourceOptions) -> list[Share]:
     compaction = _of(options)
     found: list[Share] = []
     with warm_cluster(options) as cluster:
-        ranges = bounds_of(options, cluster, cluster.places())
+        ranges = _ranges(options, cluster)
         topics = sorted({r.topic for r in ranges})
         timelines = cluster.known_timelines(topics)
         for topic in topics:
@@ -55,12 +57,20 @@ def reduced(options: SourceOptions, share: Share) -> Iterator[pa.RecordBatch]:
     """
     with warm_cluster(options) as cluster:
         # The ends first: a timeline that is read afterwards knows every epoch below them.
-        ranges = [r for r in bounds_of(options, cluster, cluster.places()) if _concerns(share, r.topic)]
+        ranges = [r for r in _ranges(options, cluster) if _concerns(share, r.topic)]
         topics = sorted({r.topic for r in ranges})
         timelines, topic_ids = cluster.known_timelines(topics), dict(cluster.topic_ids)
     for topic in topics:
         own = [r for r in ranges if r.topic == topic]
         yield from _Reduction(options, share, own, timelines.get(topic), topic_ids.get(topic, "")).run()
+
+
+def _ranges(options: SourceOptions, cluster: QueryCluster) -> list[Range]:
+    """What there is to read now. In each task anew: a partition that has come since may be one that no offset is given for."""
+    places = cluster.places()
+    check_places(options.start, places)
+    check_places(options.end, places)
+    return bounds_of(options, cluster, places)
 
 
 class _Reduction:

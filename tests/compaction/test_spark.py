@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from keyorder import OrderedProducer, TopicAdmin
+from keyorder.compaction import silence
+from keyorder.compaction.errors import LogShorterError, TopicReplacedError
 from keyorder.compaction.spark import compact
 from keyorder.compaction.spark_scan import Scan
 from keyorder.compaction.store import VersionStore
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.versions import COPY_HEADER, Version, copied_place, place_epoch
 from keyorder.compaction.view import CompactedView
+from keyorder.connector.consuming.view import unmanaged
+from keyorder.connector.log_offsets import LogOffsets
+from keyorder.connector.metadata import identify
 from keyorder.partitioner.epochs import Epoch
 from keyorder.partitioner.errors import ConfigError, TopicNotFoundError
 from keyorder.partitioner.routing import HINT_HEADER, Routing
@@ -36,7 +43,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 from support.cleaning import HELD, dump
-from support.cluster import KafkaUnderTest
+from support.cluster import ClusterSpec, KafkaUnderTest
+from support.spark_source import create, delete, send
 
 pytestmark = pytest.mark.kafka  # a JVM of its own: too slow for `make check`
 KAFKA = StructType(
@@ -344,10 +352,84 @@ def test_a_task_of_little_memory_gives_what_it_has(kafka: KafkaUnderTest, topic_
         producer.produce(topic_name, f"{i}", f"k{i % 100}", headers=[("v", encode_version(-i))])
     assert producer.flush(120) == 0
     timeline = Timeline(topic_name, "id", "", 1, (Epoch(0, 1),))
+    topic_id = identify(admin, topic_name, kafka.bootstrap_servers).topic_id
     config = {**kafka.client_config(), "fetch.message.max.bytes": 4000, "queued.max.messages.kbytes": 1}
     for memory, most in ((10**9, 100), (0, 3000)):
-        scan = Scan(config, topic_name, timeline, True, Strategy(StrategyKind.HEADER, "v"), [(0, 3000)], memory)
+        strategy = Strategy(StrategyKind.HEADER, "v")
+        scan = Scan(config, topic_name, timeline, True, strategy, [(0, 3000)], topic_id, memory)
         rows = pa.Table.from_batches(scan(iter([pa.RecordBatch.from_pydict({"id": [0]})]))).to_pylist()
         assert 100 <= len(rows) <= most
         best = {row["key"]: row for row in sorted(rows, key=lambda row: row["version"])}
         assert {key: row["value"] for key, row in best.items()} == {b"k%d" % i: b"%d" % i for i in range(100)}
+
+
+@pytest.mark.parametrize("records", [3, 30], ids=["shorter", "longer"])
+def test_a_topic_that_was_made_anew_is_not_read_as_the_old_one(
+    spark: SparkSession, start_kafka: Callable[[ClusterSpec], KafkaUnderTest], topic_name: str, records: int
+) -> None:
+    """The ends are those of the old one: an action on the same frame says so, and does not wait for what cannot come."""
+    kafka = start_kafka(ClusterSpec(1))
+    try:
+        create(kafka, topic_name, 1)
+        send(kafka, topic_name, [(0, b"k%d" % n, b"old") for n in range(10)])
+        latest = compact(spark, kafka.client_config(), topic_name)
+        assert latest.count() == 10
+        delete(kafka, topic_name)
+        with pytest.raises(PythonException, match=f"TopicNotFoundError.*{topic_name}"):
+            latest.count()
+        create(kafka, topic_name, 1)
+        send(kafka, topic_name, [(0, b"k%d" % n, b"new") for n in range(records)])
+        with pytest.raises(PythonException, match=f"TopicReplacedError.*{topic_name}"):
+            latest.collect()
+        found = compact(spark, kafka.client_config(), topic_name)
+        assert [bytes(r["value"]) for r in found.collect()] == [b"new"] * records
+    finally:
+        kafka.stop()
+
+
+def scan_of(kafka: KafkaUnderTest, topic: str, end: int, memory: int = 10**9) -> Scan:
+    """Of the one partition of a topic that is there, up to `end`."""
+    topic_id = identify(kafka.admin(), topic, kafka.bootstrap_servers).topic_id
+    known = replace(unmanaged(topic, 1), topic_id=topic_id)
+    return Scan(kafka.client_config(), topic, known, False, Strategy(), [(0, end)], topic_id, memory)
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read(
+    start_kafka: Callable[[ClusterSpec], KafkaUnderTest], topic_name: str
+) -> None:
+    """A task does not end as if all that it has read were of one topic."""
+    kafka = start_kafka(ClusterSpec(1))
+    try:
+        create(kafka, topic_name, 1)
+        send(kafka, topic_name, [(0, b"k%d" % n, b"old") for n in range(10)])
+        batches = scan_of(kafka, topic_name, 10, memory=0)(iter([pa.RecordBatch.from_pydict({"id": [0]})]))
+        assert next(batches).num_rows > 0
+        delete(kafka, topic_name)
+        create(kafka, topic_name, 1)
+        send(kafka, topic_name, [(0, b"k%d" % n, b"new") for n in range(30)])
+        with pytest.raises(TopicReplacedError, match=topic_name):
+            list(batches)
+    finally:
+        kafka.stop()
+
+
+def test_a_log_that_ends_below_what_is_to_be_read(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an unclean election: the task stops with both offsets."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, b"k", b"v")] * 10)
+    monkeypatch.setattr(silence, "_SILENCE", 0.0)
+    with pytest.raises(LogShorterError, match=rf"{topic_name}\[0\] ends at 10, before offset 20"):
+        list(scan_of(kafka, topic_name, 20)(iter([pa.RecordBatch.from_pydict({"id": [0]})])))
+    assert sum(map(len, scan_of(kafka, topic_name, 10)(iter([pa.RecordBatch.from_pydict({"id": [0]})])))) == 1
+
+
+def test_a_position_beyond_the_log(kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker refuses each fetch there: what is below the range's end cannot come either."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, b"k", b"v")] * 10)
+    monkeypatch.setattr(silence, "_SILENCE", 0.0)
+    monkeypatch.setattr(LogOffsets, "earliest", lambda *_: {(topic_name, 0): 15})  # as if the log were cut off just now
+    with pytest.raises(LogShorterError, match="ends at 10, before offset 20"):
+        list(scan_of(kafka, topic_name, 20)(iter([pa.RecordBatch.from_pydict({"id": [0]})])))

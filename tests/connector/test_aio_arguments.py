@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from confluent_kafka import aio
 from confluent_kafka.admin import NewTopic
 from keyorder import TopicAdmin
 from keyorder.aio import AIOConsumer, AIOProducer
+from keyorder.connector.producing.record_sender import RecordSender
+from keyorder.connector.producing.unmanaged_topics import UnmanagedTopics
 from keyorder.partitioner.errors import PartitionRefusedError
 from support.cluster import KafkaUnderTest
 
@@ -63,3 +66,46 @@ def test_a_record_for_a_partition_adopts_no_topic(kafka: KafkaUnderTest, topic_n
 
     assert asyncio.run(asyncio.wait_for(run(), 120)) == [1, 0, 1]
     assert admin.managed(topic_name) is None
+
+
+def test_where_a_record_may_go_is_not_asked_on_the_loop(
+    kafka: KafkaUnderTest, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where the queue is full for a time: heartbeats and all other tasks would stand still."""
+    stock = kafka.admin()
+    stock.create_topics([NewTopic(topic_name, 1)])[topic_name].result(120)
+    asked: set[str] = set()
+    full = iter([True, True])
+    check, place = UnmanagedTopics.check, RecordSender.place
+
+    def noted(self: UnmanagedTopics, *arguments: Any) -> None:
+        asked.add(threading.current_thread().name)
+        check(self, *arguments)
+
+    def placed(self: RecordSender, *arguments: Any) -> None:
+        if next(full, False):
+            raise BufferError
+        place(self, *arguments)
+
+    monkeypatch.setattr(UnmanagedTopics, "check", noted)
+    monkeypatch.setattr(RecordSender, "place", placed)
+
+    async def run() -> None:
+        async with AIOProducer(kafka.client_config()) as producer:
+            await (await producer.produce(topic_name, b"v", partition=0))
+
+    asyncio.run(asyncio.wait_for(run(), 120))
+    assert asked
+    assert threading.current_thread().name not in asked
+
+
+def test_a_closed_producer_takes_no_record_for_a_partition() -> None:
+    """It says so at once, as without a partition, and asks no cluster."""
+
+    async def run() -> None:
+        producer = AIOProducer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+        await producer.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await producer.produce("t", b"v", partition=0)
+
+    asyncio.run(asyncio.wait_for(run(), 120))

@@ -121,6 +121,8 @@ def test_the_error_is_one_of_both_kinds_of_query(given: dict[str, str], named: s
         ("startingOffsets", "yesterday"),
         ("startingOffsets", '{"t":{"0":"x"}}'),
         ("startingOffsets", '{"t":[0]}'),
+        ("startingOffsetsByTimestamp", '{"t":{"0":-1}}'),
+        ("startingOffsetsByTimestamp", '{"t":{"0":5,"1":"-2"}}'),
         ("startingOffsetsByTimestampStrategy", "guess"),
         ("subscribePattern", "("),
         ("endingOffsets", "latest"),
@@ -137,6 +139,38 @@ def test_a_bad_option_is_one_error_that_names_it(name: str, value: str) -> None:
         source_options({**given, name: value}, streaming=True)
 
     assert raised.value.setting == name
+
+
+@pytest.mark.parametrize("value", [str(2**63), "9" * 5000])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "startingTimestamp", "endingTimestamp", "minPartitions", "maxOffsetsPerTrigger", "kafkaConsumer.pollTimeoutMs",
+        "fetchOffset.retryIntervalMs", "keyorder.task.min.records", "keyorder.compact.memory.mb",
+    ],
+)  # fmt: skip
+def test_a_number_beyond_all_that_there_are(name: str, value: str) -> None:
+    """A broker's offsets and times have 64 bits, as numbers in Spark have: the option is named, and the most that it takes."""
+    given = {**BASE, name: value, **({"keyorder.compact": "topic"} if "compact" in name else {})}
+    with pytest.raises(ConfigError, match="9223372036854775807") as raised:
+        source_options(given, streaming=False)
+    assert raised.value.setting == name
+    assert len(str(raised.value)) < 300
+
+
+def test_the_largest_number_is_taken() -> None:
+    """Also a time that no record has."""
+    given = {**BASE, "startingTimestamp": str(2**63 - 1), "maxOffsetsPerTrigger": f" 00{2**63 - 1} "}
+    options = source_options(given, streaming=True)
+    assert (options.start.time, options.max_offsets) == (2**63 - 1, 2**63 - 1)
+
+
+@pytest.mark.parametrize("value", ["9" * 5000 + "d", "9" * 400 + "d", f"{2**63}ms"])
+def test_a_duration_beyond_all_that_there_are(value: str) -> None:
+    """One error, which names the option."""
+    with pytest.raises(ConfigError, match="not a duration") as raised:
+        source_options({**BASE, "maxTriggerDelay": value}, streaming=True)
+    assert (raised.value.setting, len(str(raised.value)) < 300) == ("maxTriggerDelay", True)
 
 
 @pytest.mark.parametrize("name", ["minPartitions", "maxRecordsPerPartition"])

@@ -59,6 +59,24 @@ class BatchTask(CounterTask):
         return [replace(self._record(n), key="k", value=self.values[n]) for n in numbers]
 
 
+class StubbornSink(MemorySink):
+    """Its task takes whatever happens in `put` for something that passes."""
+
+    @classmethod
+    def task_class(cls) -> type[SinkTask]:
+        return StubbornTask
+
+
+class StubbornTask(MemoryTask):
+    """As many tasks do, it does not look at what its reporter raises."""
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        try:
+            super().put(records)
+        except Exception as error:
+            raise RetriableError("not now") from error
+
+
 class LateSink(MemorySink):
     """Its task stores when it flushes, as one does that writes in the background, and reports the bad ones there."""
 

@@ -131,6 +131,7 @@ class Resolver:
 
     def __init__(self, worker_config: Mapping[str, str]) -> None:
         self._providers: dict[str, ConfigProvider] = {}
+        self._hidden: set[str] = set()
         self._secrets: set[str] = set()
         for name in [n.strip() for n in worker_config.get("config.providers", "").split(",") if n.strip()]:
             prefix = f"config.providers.{name}."
@@ -162,11 +163,14 @@ class Resolver:
         return shown_trace(error, self.redact)
 
     def _hide(self, value: str) -> None:
-        """Have `redact` hide a value in each of its forms."""
+        """Have `redact` hide a value in each of its forms. Those of a long file take seconds, and each task resolves it anew."""
+        if value in self._hidden:
+            return
         shown = {*filter(may_be_secret, forms(value)), *_lines(value)}
         for _ in range(2):  # a text that quotes it is often quoted itself, as in str(KeyError(...))
             shown |= {quoted for text in shown for quoted in _quoted(text)}
         self._secrets |= shown
+        self._hidden.add(value)
 
     def _one(self, text: str) -> str:
         def replace(match: re.Match[str]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,11 +15,10 @@ from ..api.task import SinkTask
 from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range, ValidString
+from .sql_errors import is_of_values, short
 from .sql_tables import VERSION, GuardedTable, column_type, schema_of_field
 
 _DIALECTS = ("postgresql", "sqlite")
-_DATA_EXCEPTION = "22"  # the class of SQLSTATE
-_REFUSED = ("42804", "42846", "54000")  # PostgreSQL's datatype_mismatch, cannot_coerce, program_limit_exceeded
 
 
 class SqlSinkConnector(SinkConnector):
@@ -79,11 +76,11 @@ class SqlSinkTask(SinkTask):
                 for record in records:
                     self._one(connection, record)
         except (sa.exc.SQLAlchemyError, OverflowError, UnicodeError) as error:
-            away = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) and not _is_of_values(error)
+            away = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)) and not is_of_values(error)
             if away:
                 self.context.timeout(self._options["retry.backoff.ms"] / 1000)
             # The cause would show the values.
-            raise (RetriableError if away else ConnectError)(f"the database: {_short(error)}") from None
+            raise (RetriableError if away else ConnectError)(f"the database: {short(error)}") from None
 
     def _make_tables(self, records: Sequence[SinkRecord]) -> None:
         """Apart from the records' transaction: what is made in one that is rolled back would be gone again."""
@@ -100,13 +97,16 @@ class SqlSinkTask(SinkTask):
         if reporter is None:
             self._store(connection, record)
             return
+        failure: DataError | None = None
         try:
             with connection.begin_nested():
                 self._store(connection, record)
         except (DataError, sa.exc.SQLAlchemyError, OverflowError, UnicodeError) as error:
-            if not _is_of_values(error):
+            if not is_of_values(error):
                 raise
-            reporter.report(record, error)
+            failure = error if isinstance(error, DataError) else DataError(f"the database: {short(error)}")
+        if failure is not None:  # out here, where it has no context that would show the values
+            reporter.report(record, failure)
 
     def _store(self, connection: sa.Connection, record: SinkRecord) -> None:
         key, version = self._key(record), self._version(record)
@@ -172,27 +172,3 @@ def _engine(options: Mapping[str, Any]) -> sa.Engine:
         raise ConfigError(
             "connection.url", f"no usable URL ({type(error).__name__})", "write dialect+driver://user@host/database"
         ) from None
-
-
-def _is_of_values(error: Exception) -> bool:
-    """Whether SQLAlchemy, the driver or the database has refused a record's values, as it will each time."""
-    if type(error) is sa.exc.StatementError:  # of SQLAlchemy's own types; what the driver raises are its subclasses
-        return True
-    if not isinstance(error, sa.exc.DBAPIError):
-        return isinstance(error, (DataError, OverflowError, UnicodeError))
-    if isinstance(error.orig, sqlite3.Error) and str(error.orig).startswith("Error binding parameter"):
-        return True  # of a Python type that SQLite has not: InterfaceError before Python 3.11
-    unfit = isinstance(error, (sa.exc.DataError, sa.exc.IntegrityError))
-    return unfit or getattr(error.orig, "sqlstate", None) in _REFUSED
-
-
-def _short(error: Exception) -> str:
-    """The driver's first line, without the statement and its values, which may be secret."""
-    origin = getattr(error, "orig", None) or error
-    if type(error) is sa.exc.StatementError:  # Python quotes the value that is refused
-        return f"a value is not of its column's type ({type(origin).__name__})"
-    said = str(origin)
-    if (getattr(origin, "sqlstate", None) or "").startswith(_DATA_EXCEPTION):
-        # PostgreSQL quotes the value as it came: it may have quotation marks and ends of lines of its own.
-        said = re.sub(r'".*"|".*', '"..."', said, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", said.splitlines()[0] if said else type(origin).__name__)[:300]

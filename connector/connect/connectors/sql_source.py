@@ -16,7 +16,8 @@ from ..config.configdef import ConfigDef
 from ..config.keys import Importance, Type
 from ..config.validators import NonEmptyString, Range, ValidString
 from .sql_columns import GRANULARITIES, NUMERIC_MAPPINGS, Column, TypeMapping, columns_of, row_schema
-from .sql_sink import _engine, _short
+from .sql_errors import short
+from .sql_sink import _engine
 
 
 class SqlSourceConnector(SourceConnector):
@@ -110,9 +111,9 @@ class SqlSourceTask(SourceTask):
         try:
             columns, rows = self._rows(name)
         except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
-            raise RetriableError(f"the database: {_short(error)}") from None  # the cause would show the values
+            raise RetriableError(f"the database: {short(error)}") from None  # the cause would show the values
         except sa.exc.SQLAlchemyError as error:
-            raise ConnectError(f"the database: {_short(error)}") from None
+            raise ConnectError(f"the database: {short(error)}") from None
         counter = self._options["incrementing.column.name"]
         key = self._options["key.column.name"] or counter
         schema = row_schema(name, columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
@@ -76,6 +77,11 @@ def _check_name(field: str, longest: int) -> None:
         raise DataError(f"the field name {field!r} is not possible for a column: rename the field")
 
 
+def _folded(name: str) -> str:
+    """As SQLite compares names: letters of ASCII alone have no case."""
+    return re.sub("[A-Z]+", lambda found: found[0].lower(), name)
+
+
 class GuardedTable:
     """One table and the versions of its deleted keys beside it (`<name>__deleted`).
 
@@ -89,7 +95,7 @@ class GuardedTable:
         self._sqlite = engine.dialect.name == "sqlite"
         for field in fields:
             _check_name(field, engine.dialect.max_identifier_length)
-        if self._sqlite and len({n.lower() for n in (*keys, *fields, VERSION)}) <= len(keys) + len(fields):
+        if self._sqlite and len({_folded(n) for n in (*keys, *fields, VERSION)}) <= len(keys) + len(fields):
             raise DataError("SQLite takes column names that differ in case alone for one: rename a field")
         metadata = sa.MetaData()
 

@@ -57,7 +57,8 @@ def dead_letter_config(worker: Mapping[str, str], connector: Mapping[str, str], 
         "delivery.timeout.ms": _DELIVERY_MS,
         "message.max.bytes": _LARGEST,
     }
-    return producer_settings({**own, **given})[1]
+    # In front of what is given, of whose several names for one setting the last counts.
+    return producer_settings({**{k: v for k, v in own.items() if k not in given}, **given})[1]
 
 
 def transactional_id(group: str, name: str, task: int) -> str:

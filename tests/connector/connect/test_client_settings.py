@@ -108,6 +108,9 @@ def test_the_producer_of_a_dead_letter_queue_is_set_as_that_of_a_source() -> Non
     made = dead_letter_config(worker, {"producer.override.message.timeout.ms": "5000"}, "s", 0)
     assert made["message.timeout.ms"] == 5000
     assert "delivery.timeout.ms" not in made
+    own = {"producer.override.delivery.timeout.ms": "9000"}
+    made = dead_letter_config({**WORKER, "producer.message.timeout.ms": "7000"}, own, "s", 0)
+    assert int(made.get("message.timeout.ms", made.get("delivery.timeout.ms"))) == 9000
 
 
 @pytest.mark.parametrize(("name", "value"), [("producer.override.acks", "1"), ("producer.override.linger.ms", "soon")])

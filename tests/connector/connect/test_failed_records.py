@@ -26,7 +26,7 @@ from support.connect_rig import (
 PLUGINS = ",".join(
     (
         "support.connect_rig:MemorySink",
-        *(f"support.connect_flaky:{name}" for name in ("AwayConverter", "BatchSource", "LateSink")),
+        *(f"support.connect_flaky:{name}" for name in ("AwayConverter", "BatchSource", "LateSink", "StubbornSink")),
     )
 )
 RETRIED = {"errors.tolerance": "all", "errors.retry.timeout": "-1", "value.converter": "AwayConverter"}
@@ -256,6 +256,19 @@ def test_a_record_that_fails_its_task_is_dead_lettered_where_a_queue_is_named(
     found = letters(kafka, f"{topic_name}-dead")
     assert [(message.value().decode(), facts(message)["stage"]) for message in found] == [(mark, stage)]
     assert facts(found[0])["exception.message"] == said
+
+
+def test_a_report_ends_a_task_that_goes_on_as_if_it_would_pass(
+    kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
+) -> None:
+    """It would put the batch again without end, and write the record to the queue each time."""
+    TopicAdmin(kafka.client_config()).create(topic_name, 1)
+    bad = f"bad-{topic_name}"
+    produce(kafka, topic_name, bad)
+    with alone(worker_settings(kafka, tmp_path, plugin_classes=PLUGINS)) as worker:
+        worker.create(topic_name, queue(topic_name, connector_class="StubbornSink"))
+        assert f"no {bad} here" in failed(worker, topic_name)
+    assert [message.value().decode() for message in letters(kafka, f"{topic_name}-dead")] == [bad]
 
 
 def test_a_dead_letter_names_the_class_that_failed(kafka: KafkaUnderTest, topic_name: str, tmp_path: Path) -> None:

@@ -311,6 +311,32 @@ def test_a_value_that_is_refused_is_not_told_by_the_trace(tmp_path: Path) -> Non
     sink.stop()
 
 
+def test_what_is_reported_does_not_show_the_value(tmp_path: Path) -> None:
+    """Where errors are not tolerated and a queue is named, the report ends the task, and its trace goes to REST, too."""
+    reported: list[Exception] = []
+
+    def report(_: SinkRecord, error: Exception) -> None:
+        reported.append(error)
+        raise ConnectError("the task ends") from error
+
+    sink = task(f"sqlite:///{tmp_path}/db", SimpleNamespace(report=report))
+    sink.put([record("a", {"n": True}, 1)])
+    with pytest.raises(ConnectError, match="the task ends") as raised:
+        sink.put([record("b", {"n": "se" + "cret"}, 2)])
+    assert isinstance(reported[0], DataError)
+    assert "secret" not in "".join(traceback.format_exception(raised.value))
+    sink.stop()
+
+
+@pytest.mark.parametrize("names", [("\u00c9", "\u00e9"), ("\u03a3", "\u03c3")])
+def test_names_that_sqlite_keeps_apart_are_columns(tmp_path: Path, names: tuple[str, str]) -> None:
+    """It folds the letters of ASCII alone."""
+    sink = task(f"sqlite:///{tmp_path}/db", SimpleNamespace(report=lambda record, error: pytest.fail(str(error))))
+    sink.put([record("a", {"n": 1, **dict.fromkeys(names, 2)}, 1)])
+    assert table(f"sqlite:///{tmp_path}/db") == {"a": 1}
+    sink.stop()
+
+
 def test_a_database_that_is_away_is_tried_again(tmp_path: Path) -> None:
     """A RetriableError, which tells no statement and no value."""
     sink = task(f"sqlite:///{tmp_path}/none/db")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from collections.abc import Mapping
@@ -9,16 +10,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 from keyorder import OrderedProducer, TopicAdmin
 from keyorder.compaction.strategy import Strategy, StrategyKind, encode_version
 from keyorder.compaction.view import CompactedView
+from keyorder.connector.metadata import wait_for_partitions
+from keyorder.streaming.errors import OffsetsMismatchError
 from keyorder.streaming.source import reading
 from keyorder.streaming.source.compacting import MisplacedVersionError
 from keyorder.streaming.source.options import source_options
 from keyorder.streaming.source.readers import BatchReader
 from support.cleaning import HELD
 from support.cluster import KafkaUnderTest
-from support.spark_source import create
+from support.spark_source import create, send
 
 pytestmark = pytest.mark.kafka
 CONFIG = {**HELD, "compaction.strategy": "header", "compaction.strategy.header": "v", "keyorder.view.age.ms": "200"}
@@ -179,3 +183,47 @@ def test_several_topics_and_one_that_a_pattern_finds_later(kafka: KafkaUnderTest
     for name in ("a", "b", "c"):
         topic = f"{topic_name}-{name}"
         assert table_of([row for row in rows if row["topic"] == topic]) == viewed(kafka, topic)
+
+
+@pytest.mark.parametrize("compacted", [{"keyorder__compact": "topic"}, {"compaction__strategy": "offset"}])
+@pytest.mark.parametrize(
+    ("side", "given"),
+    [
+        ("endingOffsets", {"t": {"0": 5}}),
+        ("startingOffsets", {"t": {"0": 5}}),
+        ("endingOffsets", {"t": {"0": 5, "1": 5, "7": 5}}),
+        ("endingOffsets", {"t": {"0": 5, "1": 5}, "typo": {"0": 5}}),
+        ("startingOffsetsByTimestamp", {"t": {"0": 5}}),
+        ("endingOffsetsByTimestamp", {"t": {"0": 5}}),
+    ],
+)
+def test_offsets_of_other_partitions_are_refused(
+    kafka: KafkaUnderTest, topic_name: str, compacted: dict[str, str], side: str, given: dict[str, dict[str, int]]
+) -> None:
+    """As by a read that is not compacted: a partition that is not named would be left out unseen."""
+    create(kafka, topic_name, 2)
+    send(kafka, topic_name, [(n % 2, b"k%d" % n, b"v") for n in range(20)])
+    bound = {side: json.dumps({topic_name if topic == "t" else topic: by for topic, by in given.items()})}
+    with pytest.raises(OffsetsMismatchError, match=side) as plain:
+        reader_of(kafka, topic_name, **bound).partitions()
+    with pytest.raises(OffsetsMismatchError, match=side) as found:
+        reader_of(kafka, topic_name, **bound, **compacted).partitions()
+    assert str(found.value) == str(plain.value)
+
+
+def test_a_partition_that_no_offset_is_given_for_later(kafka: KafkaUnderTest, topic_name: str) -> None:
+    """The topic has grown between planning and reading: the task says it, as one does that does not compact."""
+    create(kafka, topic_name, 2)
+    send(kafka, topic_name, [(n % 2, b"k%d" % n, b"v") for n in range(20)])
+    bound = json.dumps({topic_name: {"0": 5, "1": 4}})
+    readers = [
+        reader_of(kafka, topic_name, endingOffsets=bound, **more) for more in ({}, {"compaction__strategy": "offset"})
+    ]
+    planned = [reader.partitions() for reader in readers]
+    assert len(table_of(rows_of(readers[1], planned[1]))) == 9
+    admin = kafka.admin()  # it has to outlive the answer
+    admin.create_partitions([NewPartitions(topic_name, 3)])[topic_name].result(120)
+    wait_for_partitions(admin, topic_name, 3, kafka.bootstrap_servers)
+    for reader, tasks in zip(readers, planned, strict=True):
+        with pytest.raises(OffsetsMismatchError, match="endingOffsets"):
+            rows_of(reader, tasks)

@@ -199,6 +199,34 @@ def test_transactions(source: Any, kafka: KafkaUnderTest, topic_name: str, level
     assert lengths == ([0, 5, 5, 10] if level == "read_committed" else [5, 5, 10, 15])
 
 
+@pytest.mark.parametrize("level", [None, "read_committed", "read_uncommitted"])
+def test_times_within_an_open_transaction(
+    source: Any, kafka: KafkaUnderTest, topic_name: str, level: str | None
+) -> None:
+    """A time finds the records that the query reads: those of an open transaction, too, unless it reads committed ones."""
+    create(kafka, topic_name, 1)
+    send(kafka, topic_name, [(0, None, b"%d" % n) for n in range(5)], timestamp=T0)
+    producer = Producer({**kafka.client_config(), "transactional.id": topic_name, "log_level": 0})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for n in range(5, 10):
+        producer.produce(topic_name, b"%d" % n, partition=0, timestamp=T0 + (n - 4) * 1000)
+    assert producer.flush(120) == 0
+    base = {"subscribe": topic_name, **({} if level is None else {"kafka.isolation.level": level})}
+    late = {"startingOffsetsByTimestampStrategy": "latest"}
+    for form in BOTH:
+        found = [
+            numbers(reading(source, kafka, form, {**base, **late, "startingTimestamp": str(T0 + 2000)})),
+            numbers(reading(source, kafka, form, {**base, "endingOffsetsByTimestamp": at(topic_name, T0 + 3000)})),
+        ]
+        expected = [[], [*range(5)]] if level == "read_committed" else [[*range(6, 10)], [*range(7)]]
+        assert found == expected, form
+        if level != "read_committed":
+            found = [numbers(reading(source, kafka, form, {**base, "startingTimestamp": str(T0 + 2000)}))]
+            assert found == [[*range(6, 10)]], form
+    producer.abort_transaction()
+
+
 BACKWARDS: dict[str, tuple[dict[str, str], str]] = {
     "other partitions": (
         {"startingOffsets": at("none", 1, 1, 1), "endingOffsets": at("none", 0, 0)},

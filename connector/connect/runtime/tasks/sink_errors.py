@@ -104,7 +104,8 @@ class ErrorRouting:
         self._batch = []
 
     def forget_reports(self) -> None:
-        """The batch will be put again."""
+        """The batch will be put again, unless a report of it has ended the task."""
+        self._raise()
         self._reports.clear()
 
     def flush(self) -> None:
