@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -15,7 +14,6 @@ from ..connector.kafka_errors import translate
 from ..connector.log_offsets import LogOffsets
 from ..connector.metadata import identify
 from ..connector.refusals import ClusterAdmin
-from ..partitioner.errors import BrokerUnreachableError
 from ..partitioner.timeline import Timeline
 from .errors import TopicReplacedError
 from .silence import Silence
@@ -113,10 +111,8 @@ class Scan:
         position = reader.position(*place)
 
         def look() -> dict[int, int]:
-            with suppress(BrokerUnreachableError):  # the client library goes on when it is back
-                self._check_topic(admin)
-                return {partition: offsets.high_watermarks([place])[place]}
-            return {}
+            self._check_topic(admin)
+            return {partition: offsets.high_watermarks([place])[place]}
 
         silence = Silence(self._topic, {partition: end}, look)
         while not reader.done:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -16,7 +15,7 @@ from ..connector.log_offsets import LogOffsets
 from ..connector.messages import offset_of
 from ..connector.metadata import described, identify, patiently, prefetch_metadata, topic_config
 from ..connector.refusals import ClusterAdmin
-from ..partitioner.errors import BrokerUnreachableError, NotAuthorizedError
+from ..partitioner.errors import NotAuthorizedError
 from .errors import TopicReplacedError
 from .silence import Silence
 
@@ -169,11 +168,9 @@ class TopicLog:
         """Whether what lies below `ends` can still come, for whoever reads up to them. Looks as `check_identity`."""
 
         def look() -> Mapping[int, int]:
-            with suppress(BrokerUnreachableError):  # the client library goes on when it is back
-                self.check_identity()
-                found = self._offsets.high_watermarks([(self._topic, p) for p in ends])
-                return {p: end for (_, p), end in found.items()}
-            return {}
+            self.check_identity()
+            found = self._offsets.high_watermarks([(self._topic, p) for p in ends])
+            return {p: end for (_, p), end in found.items()}
 
         return Silence(self._topic, ends, look)
 

@@ -84,6 +84,14 @@ def letters(kafka: KafkaUnderTest, topic: str) -> list[Message]:
         found.append(message)
 
 
+def interrupted_batch(kafka: KafkaUnderTest, topic: str) -> tuple[str, dict[str, str]]:
+    """A source that polls three records at once. Returns the second, which cannot be converted yet, and the settings."""
+    TopicAdmin(kafka.client_config()).create(topic, 1)
+    late = f"away-{topic}"
+    BatchTask.values = ["1", late, "2"]
+    return late, {"connector.class": "BatchSource", "topic": topic, **RETRIED}
+
+
 def stopped_run(worker: Any, name: str) -> None:
     """Start the task anew, and wait for the end of the run before."""
     before = worker.herder.worker._tasks[name, 0]
@@ -156,10 +164,7 @@ def test_a_source_that_is_stopped_while_a_record_is_tried_again_skips_none(
     kafka: KafkaUnderTest, topic_name: str, tmp_path: Path
 ) -> None:
     """What was sent before it keeps its offset; the record and what is behind it are polled again."""
-    TopicAdmin(kafka.client_config()).create(topic_name, 1)
-    late = f"away-{topic_name}"
-    BatchTask.values = ["1", late, "2"]
-    config = {"connector.class": "BatchSource", "topic": topic_name, **RETRIED}
+    late, config = interrupted_batch(kafka, topic_name)
     with alone(worker_settings(kafka, tmp_path, plugin_classes=PLUGINS)) as worker:
         worker.create(topic_name, config)
         until(lambda: late in AwayConverter.tried, "it is tried again")
@@ -178,10 +183,8 @@ def test_a_transaction_that_is_stopped_while_a_record_is_tried_again_is_aborted(
     kafka: KafkaUnderTest, topic_name: str, boundary: str
 ) -> None:
     """A batch is not torn in two: it is polled again as a whole."""
-    TopicAdmin(kafka.client_config()).create(topic_name, 1)
-    late = f"away-{topic_name}"
-    BatchTask.values = ["1", late, "2"]
-    config = {"connector.class": "BatchSource", "topic": topic_name, "transaction.boundary": boundary, **RETRIED}
+    late, config = interrupted_batch(kafka, topic_name)
+    config["transaction.boundary"] = boundary
     settings = group_settings(kafka, f"g-{topic_name}", exactly_once_source_support="enabled", plugin_classes=PLUGINS)
     with WorkerProcess(settings, in_group=True) as one:
         await_leader(one.url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def source(registered: Any, tmp_path: Path) -> Any:
     return registered.readStream.schema(rows.schema).parquet(str(tmp_path / "rows"))
 
 
+def write(kafka: KafkaUnderTest, topic: str, checkpoint: Path, rows: Any) -> Any:
+    """The ended query that has written what there is of a stream exactly once. Raises what ended it early."""
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, EXACTLY_ONCE: "true"}
+    writer = rows.writeStream.format("keyorder").options(**options).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
+    return query
+
+
 def tasks_of(rows: Any, folder: Path) -> int:
     """How many tasks write the stream's only batch."""
     found: list[int] = []
@@ -66,14 +76,7 @@ def test_a_batch_that_is_run_again_with_fewer_tasks_stops_the_query(
 ) -> None:
     """The tasks that it does not have any more had committed their rows, which are in others now."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
-
-    def run(rows: Any) -> Any:
-        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic_name, EXACTLY_ONCE: "true"}
-        writer = rows.writeStream.format("keyorder").options(**options)
-        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination(300)
-        return query
+    run = partial(write, kafka, topic_name, tmp_path / "checkpoint")
 
     def values() -> list[int]:
         return sorted(int(message.value()) for message in read_topic(kafka.client_config(), topic_name))
@@ -104,14 +107,7 @@ def test_a_batch_that_is_run_again_with_as_many_tasks_is_finished(
 ) -> None:
     """Some have committed, and others have not. Each marker names the run, by which later batches are not looked at."""
     TopicAdmin(kafka.client_config()).create(topic_name, 1)
-
-    def run(rows: Any) -> Any:
-        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic_name, EXACTLY_ONCE: "true"}
-        writer = rows.writeStream.format("keyorder").options(**options)
-        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(300)
-        return query
+    run = partial(write, kafka, topic_name, tmp_path / "checkpoint")
 
     placed = source.repartition(4, "key")
     with pytest.raises(Exception, match="not now"):
